@@ -1,0 +1,5 @@
+//! btfcache turns the DWARF of kernel images and modules into BTF. ARCHITECTURE.md has the map.
+
+pub mod options;
+pub mod pipeline;
+pub mod timing;

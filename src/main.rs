@@ -1,0 +1,3 @@
+//! The program `btfcache`: everything is in the library.
+
+fn main() {}

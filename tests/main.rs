@@ -1,0 +1,1 @@
+//! Integration tests: the program as a user runs it.
