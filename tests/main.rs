@@ -1,1 +1,5 @@
 //! Integration tests: the program as a user runs it.
+
+mod suites {
+    mod embed;
+}

@@ -1,0 +1,243 @@
+//! Writes a file so that it is never seen half written. Takes a path and bytes; never leaves a
+//! temporary file behind unless killed.
+
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
+
+/// Mode of a new output file, before the umask (spec/encoding 8.1).
+const OUTPUT_MODE: u32 = 0o640;
+
+/// As many symlinks as Linux follows.
+const LINK_LIMIT: usize = 40;
+
+/// Makes `bytes` the content of the file at `path`.
+///
+/// A regular file is replaced by renaming a finished one over it; it keeps its mode, a new one gets
+/// 0640 less the umask. Symlinks are followed. A device, a fifo or an open file of a process
+/// (`/dev/null`, `/dev/stdout`) is written to as it is.
+///
+/// # Errors
+/// Names the path. A regular file is then as it was.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes).with_context(|| format!("failed to write `{}`", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let target = follow_links(path)?;
+    let old = match path.metadata() {
+        Ok(metadata) => Some(metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    match &old {
+        Some(old) if !old.is_file() || is_open_file(&target) => write_through(path, old, bytes),
+        _ => replace(&target, old.as_ref(), bytes),
+    }
+}
+
+/// Writes into what is there, after what others wrote to it.
+fn write_through(path: &Path, old: &Metadata, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .append(old.is_file())
+        .open(path)?;
+    file.write_all(bytes)
+}
+
+fn replace(target: &Path, old: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
+    let mut new = Replacement::beside(target, OUTPUT_MODE)?;
+    new.file().write_all(bytes)?;
+    if let Some(old) = old {
+        new.keep_attributes(old)?;
+    }
+    new.commit(target)
+}
+
+/// The path at the end of the symlinks that start at `path`; it need not exist. Stops at a link
+/// that stands for an open file of a process: its text is not a path.
+pub(crate) fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINK_LIMIT {
+        let is_link = path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_symlink());
+        if !is_link || is_open_file(&path) {
+            return Ok(path);
+        }
+        path = folder(&path).join(path.read_link()?);
+    }
+    Err(io::Error::other("too many levels of symbolic links"))
+}
+
+/// Whether `path` is one of the links that `/dev/stdout` leads to.
+fn is_open_file(path: &Path) -> bool {
+    folder(path)
+        .canonicalize()
+        .is_ok_and(|folder| folder.starts_with("/proc"))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// A file in the making, in the folder of the one that it will replace. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Replacement(NamedTempFile);
+
+impl Replacement {
+    /// Starts an empty file with `mode`, less the umask, beside `target`.
+    pub(crate) fn beside(target: &Path, mode: u32) -> io::Result<Self> {
+        tempfile::Builder::new()
+            .prefix(".btfcache-")
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(folder(target))
+            .map(Self)
+    }
+
+    /// The file, to be written.
+    pub(crate) fn file(&mut self) -> &mut File {
+        self.0.as_file_mut()
+    }
+
+    /// Takes over mode and owner of the file that will be replaced. An owner that we may not give
+    /// the file to is no reason to fail; the file then must not run with our rights, so it loses
+    /// its set-user-id and set-group-id bits, as with `cp -p`.
+    pub(crate) fn keep_attributes(&mut self, old: &Metadata) -> io::Result<()> {
+        let file = self.0.as_file();
+        let new = file.metadata()?;
+        let mut mode = old.mode() & 0o7777;
+        if (new.uid(), new.gid()) != (old.uid(), old.gid())
+            && fchown(file, Some(old.uid()), Some(old.gid())).is_err()
+        {
+            mode &= 0o777;
+            _ = fchown(file, None, Some(old.gid()));
+        }
+        // After the owner: a change of owner clears bits of the mode.
+        file.set_permissions(Permissions::from_mode(mode))
+    }
+
+    /// Renames the file to `target`, which it replaces at once.
+    pub(crate) fn commit(self, target: &Path) -> io::Result<()> {
+        self.0
+            .persist(target)
+            .map(|_| ())
+            .map_err(|failed| failed.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{OpenOptionsExt, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(name).collect();
+        names.sort();
+        names
+            .into_iter()
+            .map(|name| name.into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_new_file_has_the_mode_of_pahole() {
+        let folder = tempfile::tempdir().unwrap();
+        let reference = folder.path().join("reference");
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o640)
+            .open(&reference)
+            .unwrap();
+        let path = folder.path().join("vmlinux.btf");
+        write_file(&path, b"types").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"types");
+        assert_eq!(mode(&path), mode(&reference));
+        assert_eq!(names(folder.path()), ["reference", "vmlinux.btf"]);
+    }
+
+    #[test]
+    fn an_old_file_is_replaced_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vmlinux.btf");
+        fs::write(&path, b"longer than the new content").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
+        write_file(&path, b"types").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"types");
+        assert_eq!(mode(&path), 0o604);
+    }
+
+    #[test]
+    fn symlinks_are_followed_even_to_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("deep")).unwrap();
+        let link = folder.path().join("link");
+        symlink("deep/second", &link).unwrap();
+        symlink("target", folder.path().join("deep/second")).unwrap();
+        for bytes in [b"one", b"two"] {
+            write_file(&link, bytes).unwrap();
+            assert_eq!(fs::read(folder.path().join("deep/target")).unwrap(), bytes);
+            assert!(link.is_symlink());
+        }
+        assert_eq!(names(&folder.path().join("deep")), ["second", "target"]);
+        symlink("loop", folder.path().join("loop")).unwrap();
+        assert!(write_file(&folder.path().join("loop"), b"x").is_err());
+    }
+
+    #[test]
+    fn devices_and_open_files_are_written_to() {
+        write_file(Path::new("/dev/null"), b"types").unwrap();
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+        let error = write_file(Path::new("/dev/full"), b"types").unwrap_err();
+        assert!(
+            format!("{error:#}").starts_with("failed to write `/dev/full`"),
+            "{error:#}"
+        );
+
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all(b"before ").unwrap();
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        write_file(Path::new(&open), b"types").unwrap();
+        assert_eq!(fs::read(file.path()).unwrap(), b"before types");
+        let (mut reader, writer) = io::pipe().unwrap();
+        write_file(
+            Path::new(&format!("/dev/fd/{}", writer.as_raw_fd())),
+            b"types",
+        )
+        .unwrap();
+        drop(writer);
+        let mut read = String::new();
+        io::Read::read_to_string(&mut reader, &mut read).unwrap();
+        assert_eq!(read, "types");
+    }
+
+    #[test]
+    fn errors_name_the_path_and_leave_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["missing/vmlinux.btf", "folder"] {
+            fs::create_dir_all(folder.path().join("folder")).unwrap();
+            let path = folder.path().join(name);
+            let error = write_file(&path, b"types").unwrap_err();
+            assert!(
+                error.to_string().contains(path.to_str().unwrap()),
+                "{error}"
+            );
+        }
+        assert_eq!(names(folder.path()), ["folder"]);
+    }
+}
