@@ -1,0 +1,353 @@
+//! `btfcache encode`: its flags, and the request they make.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ArgGroup, Args, ValueEnum};
+
+use super::features::Selection;
+use super::{Refusal, languages};
+use crate::commands::{Command, EncodeRequest, Jobs, Target};
+use crate::config::{Environment, PAHOLE_LANG_EXCLUDE};
+use crate::options::{Features, LanguageFilter, Options};
+
+const EXAMPLES: &str = "\
+Examples:
+  btfcache encode vmlinux -o vmlinux.btf
+      the default features into a file of their own
+  btfcache encode --in-place --features=+layout --lang-exclude=rust vmlinux
+      default features and `layout`, no Rust, into the section .BTF
+  btfcache encode drivers/net/dummy.o -o - | bpftool btf dump file /dev/stdin
+      look at the BTF of one object file";
+
+/// Encode the DWARF of an ELF file as BTF
+///
+/// Reads every compile unit of FILE and writes one BTF image, to a file, to stdout, or into FILE
+/// itself as section .BTF. A FILE without DWARF is no error: it is said on stderr, and nothing is
+/// written.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+#[group(skip)]
+#[command(group(ArgGroup::new("target").required(true).args(["output", "in_place"])))]
+pub(super) struct EncodeArguments {
+    /// ELF file to read
+    ///
+    /// A kernel image, a module or an object file with DWARF 2 to 5, of any byte order and word
+    /// size.
+    #[arg(value_name = "FILE")]
+    input: PathBuf,
+
+    /// File to write the BTF to, `-` for stdout
+    ///
+    /// The file is replaced as a whole, or not touched at all. `-` writes to stdout, unless that
+    /// is a terminal.
+    ///
+    /// Example: `-o vmlinux.btf`
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+
+    /// Put the BTF into FILE itself
+    ///
+    /// Adds the section .BTF, or replaces it. The contents of all other sections stay as they are.
+    ///
+    /// Example: `btfcache encode --in-place ext4.ko`
+    #[arg(short, long)]
+    in_place: bool,
+
+    /// Features to use, separated by commas [default: default]
+    ///
+    /// Exactly these features are used. `default` stands for the default set, `all` for all that
+    /// change what is described; a leading `+` adds the default set. Given several times, the lists
+    /// add up. Words that name no feature are reported and ignored, or an error with `--strict`.
+    ///
+    /// Default set: encode_force, var, float, decl_tag, type_tag, enum64, optimized_func,
+    /// consistent_func, decl_tag_kfuncs. More: reproducible_build, distilled_base, global_var,
+    /// attributes, true_signature, layout, force_cu_merging.
+    ///
+    /// Examples: `--features=+layout`, `--features=var,float,enum64`
+    #[arg(long, value_name = "LIST", action = ArgAction::Append, visible_alias = "btf_features")]
+    features: Vec<String>,
+
+    /// Only units written in these languages
+    ///
+    /// Names separated by commas: c, c89, c99, c11, c++, rust, asm... `c` does not mean c99 or c11.
+    /// A unit that does not say its language is left out.
+    ///
+    /// Example: `--lang=c,c89,c99,c11`
+    #[arg(
+        long,
+        value_name = "LIST",
+        overrides_with = "lang",
+        conflicts_with = "lang_exclude"
+    )]
+    lang: Option<String>,
+
+    /// No units written in these languages
+    ///
+    /// Names as for `--lang`. A unit that does not say its language is kept. Without either option
+    /// the variable PAHOLE_LANG_EXCLUDE is used, and without that every unit takes part.
+    ///
+    /// Example: `--lang-exclude=rust`
+    #[arg(
+        long,
+        value_name = "LIST",
+        overrides_with = "lang_exclude",
+        visible_alias = "lang_exclude"
+    )]
+    lang_exclude: Option<String>,
+
+    /// No units whose name starts with PREFIX
+    ///
+    /// The name of a unit is that of its source file, as given to the compiler.
+    ///
+    /// Example: `--exclude-unit-prefix=drivers/staging/`
+    #[arg(long, value_name = "PREFIX")]
+    exclude_unit_prefix: Option<OsString>,
+
+    /// Cut every name that starts with PREFIX down to it
+    ///
+    /// For kernels that reserve members whose names carry a number which must not count.
+    ///
+    /// Example: `--kabi-prefix=__kabi_reserved`
+    #[arg(long, value_name = "PREFIX", visible_alias = "kabi_prefix")]
+    kabi_prefix: Option<OsString>,
+
+    /// Reproduce the visible defects of another encoder
+    ///
+    /// Meant for comparing outputs. `pahole` is the only choice.
+    ///
+    /// Example: `--compat=pahole`
+    #[arg(long, value_name = "ENCODER")]
+    compat: Option<Compat>,
+
+    /// Number of threads [default: as many as are of use]
+    ///
+    /// Without it there is one for each core, fewer for a small file. The result is the same for
+    /// any number.
+    ///
+    /// Example: `-j4`
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Print on stderr how long each phase took
+    ///
+    /// One line for each phase in the order they ended, in milliseconds of wall time.
+    ///
+    /// Example: `btfcache encode --time vmlinux -o /dev/null`
+    #[arg(long)]
+    time: bool,
+
+    /// Print what is left out, and why
+    ///
+    /// One line for each function or variable without BTF, on stdout; on stderr if the BTF goes to
+    /// stdout.
+    ///
+    /// Example: `btfcache encode -v vmlinux -o vmlinux.btf | grep vfs_`
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// No notices and no progress line
+    ///
+    /// Errors are still reported.
+    ///
+    /// Example: `btfcache encode -q ext4.ko -o ext4.btf`
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Fail if anything cannot be expressed in BTF
+    ///
+    /// Without it such a construct is described as well as BTF can, or left out, and one line on
+    /// stderr says so. With it nothing is written then, and the exit status is 2.
+    ///
+    /// Example: `btfcache encode --strict vmlinux -o vmlinux.btf`
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Encoders whose defects can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compat {
+    /// pahole 1.32
+    Pahole,
+}
+
+impl EncodeArguments {
+    /// The request these flags make.
+    pub(super) fn into_command(self, environment: &Environment) -> Result<Command, Refusal> {
+        let languages = self.language_filter(environment)?;
+        let (features, unknown) = self.feature_set();
+        let target = match self.output {
+            Some(path) if path.as_os_str() == "-" => Target::Stdout,
+            Some(path) => Target::File(path),
+            None => Target::InPlace,
+        };
+        Ok(Command::Encode(EncodeRequest {
+            inputs: vec![self.input],
+            target,
+            base: None,
+            options: Options {
+                features,
+                languages,
+                exclude_unit_prefix: self.exclude_unit_prefix.map(OsString::into_vec),
+                kabi_prefix: self.kabi_prefix.map(OsString::into_vec),
+                compat_pahole: self.compat == Some(Compat::Pahole),
+            },
+            jobs: self
+                .jobs
+                .map_or(Jobs::Auto, |count| Jobs::from_count(count.into())),
+            verbose: self.verbose,
+            quiet: self.quiet,
+            strict: self.strict,
+            time: self.time,
+            notices: unknown
+                .iter()
+                .map(|word| format!("unknown feature `{word}`"))
+                .collect(),
+        }))
+    }
+
+    fn feature_set(&self) -> (Features, Vec<String>) {
+        let mut selection = Selection::new(Features::DEFAULT);
+        let unknown = self
+            .features
+            .iter()
+            .flat_map(|list| selection.add_list(list))
+            .collect();
+        (selection.features(), unknown)
+    }
+
+    fn language_filter(&self, environment: &Environment) -> Result<LanguageFilter, Refusal> {
+        let parse =
+            |list: &str| languages::parse(list).map_err(|error| Refusal::failed(error.to_string()));
+        if let Some(list) = &self.lang {
+            return parse(list).map(LanguageFilter::Only);
+        }
+        let from_environment = environment.get(PAHOLE_LANG_EXCLUDE);
+        let from_environment = from_environment.map(|list| list.to_string_lossy().into_owned());
+        match self.lang_exclude.clone().or(from_environment) {
+            Some(list) => parse(&list).map(LanguageFilter::Except),
+            None => Ok(LanguageFilter::All),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimli::constants::{DW_LANG_C11, DW_LANG_Rust};
+
+    use super::*;
+    use crate::cli::parse;
+    use crate::options::Feature;
+    use crate::output::Dialect;
+
+    fn command(line: &str, environment: &Environment) -> Result<Command, Refusal> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        parse(Dialect::Native, &words, environment)
+    }
+
+    fn request(line: &str) -> EncodeRequest {
+        match command(line, &Environment::default()) {
+            Ok(Command::Encode(request)) => request,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn bare_request() {
+        let expected = EncodeRequest {
+            inputs: vec!["a.ko".into()],
+            target: Target::InPlace,
+            base: None,
+            options: Options {
+                features: Features::DEFAULT,
+                ..Options::default()
+            },
+            jobs: Jobs::Auto,
+            verbose: false,
+            quiet: false,
+            strict: false,
+            time: false,
+            notices: Vec::new(),
+        };
+        assert_eq!(request("encode a.ko --in-place"), expected);
+        let to_file = EncodeRequest {
+            target: Target::File("b".into()),
+            ..expected.clone()
+        };
+        assert_eq!(request("encode -o b a.ko"), to_file);
+        let to_stdout = EncodeRequest {
+            target: Target::Stdout,
+            ..expected
+        };
+        assert_eq!(request("encode -o - a.ko"), to_stdout);
+    }
+
+    #[test]
+    fn every_flag_counts() {
+        let request = request(
+            "encode a -o b --features=var --features=float,vra --lang_exclude=rust \
+             --exclude-unit-prefix=drivers/ --kabi-prefix=__kabi --compat=pahole -j3 --time -v -q \
+             --strict",
+        );
+        let expected = Options {
+            features: Features::of(&[Feature::Var, Feature::Float]),
+            languages: LanguageFilter::Except(vec![DW_LANG_Rust.0]),
+            exclude_unit_prefix: Some(b"drivers/".to_vec()),
+            kabi_prefix: Some(b"__kabi".to_vec()),
+            compat_pahole: true,
+        };
+        assert_eq!(request.options, expected);
+        assert_eq!(request.jobs, Jobs::from_count(3));
+        assert!(request.time && request.verbose && request.quiet && request.strict);
+        assert_eq!(request.notices, ["unknown feature `vra`"]);
+    }
+
+    #[test]
+    fn languages_come_from_the_command_line_first() {
+        let environment = Environment::of(&[(PAHOLE_LANG_EXCLUDE, "rust")]);
+        let rust = vec![DW_LANG_Rust.0];
+        let c11 = vec![DW_LANG_C11.0];
+        for (flags, expected) in [
+            ("", LanguageFilter::Except(rust)),
+            ("--lang=c11", LanguageFilter::Only(c11.clone())),
+            ("--lang-exclude=c11", LanguageFilter::Except(c11)),
+        ] {
+            let line = format!("encode a -o b {flags}");
+            let Ok(Command::Encode(request)) = command(&line, &environment) else {
+                panic!()
+            };
+            assert_eq!(request.options.languages, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        for (line, part) in [
+            ("", "no command given"),
+            ("encode", "<FILE>"),
+            ("encode a", "<--output <OUT>|--in-place>"),
+            ("encode a -o b -i", "--in-place"),
+            ("encode a b -o c", "unexpected argument 'b'"),
+            ("encode a -o b -j0", "0"),
+            (
+                "encode a -o b --lang=c --lang-exclude=c",
+                "cannot be used with",
+            ),
+            (
+                "encode a -o b --lang=klingon",
+                "unknown language \"klingon\"",
+            ),
+            ("encode a -o b --compat=other", "other"),
+            ("encode a -o b --sizes", "unexpected argument '--sizes'"),
+            ("decode a", "unrecognized subcommand 'decode'"),
+        ] {
+            let refusal = command(line, &Environment::default()).unwrap_err();
+            assert!(
+                refusal.message.contains(part),
+                "{line}: {}",
+                refusal.message
+            );
+        }
+    }
+}

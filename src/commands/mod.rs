@@ -1,0 +1,79 @@
+//! Carries out what the command line asked for: takes a [`Command`], gives an [`Outcome`]. Knows
+//! nothing of how the command line is spelled.
+
+pub mod encode;
+mod pool;
+mod progress;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use anyhow::{Context, Result};
+
+use crate::config::Settings;
+use crate::output::{Outcome, Output};
+
+pub use encode::{EncodeRequest, Target};
+pub use pool::Jobs;
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Print a text on stdout: help, versions, lists.
+    Say(String),
+    /// Encode BTF.
+    Encode(EncodeRequest),
+}
+
+/// Carries out `command`. A panic on any thread ends here, as a message.
+#[must_use]
+pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(|| carry_out(command, settings, output))) {
+        Ok(Ok(())) => Outcome::Done,
+        Ok(Err(error)) => {
+            output.error(&error);
+            Outcome::Failed
+        }
+        Err(panic) => {
+            output.message(&format!("internal error: {}", panic_text(&*panic)));
+            output.plain("This is a bug in btfcache. Please report it with the lines above.");
+            Outcome::Bug
+        }
+    }
+}
+
+fn carry_out(command: &Command, settings: &Settings, output: Output) -> Result<()> {
+    match command {
+        Command::Say(text) => output
+            .data(text.as_bytes())
+            .context("failed to write to stdout"),
+        Command::Encode(request) => encode::run(request, settings, output),
+    }
+}
+
+/// What a panic said.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "panic without a message"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_of_a_worker_can_be_told() {
+        let pool = Jobs::from_count(2).pool(1).unwrap();
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            pool.install(|| rayon::join(|| (), || panic!("unit {}", 7)));
+        }));
+        assert_eq!(panic_text(&*caught.unwrap_err()), "unit 7");
+        let caught = catch_unwind(|| panic!("fixed"));
+        assert_eq!(panic_text(&*caught.unwrap_err()), "fixed");
+    }
+}

@@ -1,0 +1,111 @@
+//! The progress line: while a long run works, one line on the terminal says for how long it has
+//! been going and how far it got. Gone without a trace when the run ends; nothing for short runs.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::timing::Timing;
+
+/// How long a run may be silent.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often the line is written anew.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Back to the start of the line, and clear it.
+const ERASE: &str = "\r\x1b[K";
+
+/// Does `work` and shows a progress line beside it, if `wanted` and stderr is a terminal.
+pub(super) fn during<T>(wanted: bool, timing: &Timing, work: impl FnOnce() -> T) -> T {
+    if !wanted || !io::stderr().is_terminal() {
+        return work();
+    }
+    let (running, ended) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || show(&ended, timing, &mut io::stderr(), PATIENCE, INTERVAL));
+        // Dropped when the work is done or panics; either way the other thread then ends.
+        let _running = running;
+        work()
+    })
+}
+
+/// Writes the line until the other end of `ended` is dropped.
+fn show(
+    ended: &Receiver<()>,
+    timing: &Timing,
+    terminal: &mut impl Write,
+    patience: Duration,
+    interval: Duration,
+) {
+    let start = Instant::now();
+    let mut wait = patience;
+    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        let line = line(start.elapsed(), timing);
+        // A terminal that cannot be written to needs no progress line.
+        let _ = write!(terminal, "{ERASE}{line}").and_then(|()| terminal.flush());
+        wait = interval;
+    }
+    if wait == interval {
+        let _ = write!(terminal, "{ERASE}").and_then(|()| terminal.flush());
+    }
+}
+
+fn line(elapsed: Duration, timing: &Timing) -> String {
+    let seconds = elapsed.as_secs_f64();
+    match timing.phases().last() {
+        Some((phase, _)) => format!("btfcache: {seconds:.1} s, done: {phase}"),
+        None => format!("btfcache: {seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(patience: Duration, timing: &Timing, work: impl FnOnce()) -> String {
+        let (running, ended) = channel::<()>();
+        let terminal = thread::scope(|scope| {
+            let shower = scope.spawn(move || {
+                let mut terminal = Vec::new();
+                show(
+                    &ended,
+                    timing,
+                    &mut terminal,
+                    patience,
+                    Duration::from_millis(1),
+                );
+                terminal
+            });
+            work();
+            drop(running);
+            shower.join().unwrap()
+        });
+        String::from_utf8(terminal).unwrap()
+    }
+
+    #[test]
+    fn short_run_is_silent() {
+        assert_eq!(
+            shown(Duration::from_secs(60), &Timing::default(), || ()),
+            ""
+        );
+    }
+
+    #[test]
+    fn long_run_shows_the_phase_and_erases_it() {
+        let timing = Timing::default();
+        timing.phase("decode", || ());
+        let work = || thread::sleep(Duration::from_millis(50));
+        let text = shown(Duration::ZERO, &timing, work);
+        assert!(
+            text.starts_with("\r\x1b[Kbtfcache: 0.0 s, done: decode"),
+            "{text:?}"
+        );
+        assert!(text.ends_with(ERASE), "{text:?}");
+    }
+
+    #[test]
+    fn work_gives_its_result() {
+        assert_eq!(during(true, &Timing::default(), || 7), 7);
+    }
+}
