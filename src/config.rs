@@ -24,30 +24,15 @@ pub struct Variable {
 
 /// Every variable that is read, in the order of the help text.
 pub const VARIABLES: [Variable; 7] = [
-    Variable {
-        name: BTFCACHE_DISABLE,
-        help: "1: work as if there were no cache",
-    },
-    Variable {
-        name: "BTFCACHE_DIR",
-        help: "directory of the cache (reserved)",
-    },
+    Variable { name: BTFCACHE_DISABLE, help: "1: work as if there were no cache" },
+    Variable { name: "BTFCACHE_DIR", help: "directory of the cache (reserved)" },
     Variable {
         name: "BTFCACHE_STAT",
         help: "off: never trust size and times of a file (reserved)",
     },
-    Variable {
-        name: "BTFCACHE_RECACHE",
-        help: "1: write results, read none (reserved)",
-    },
-    Variable {
-        name: "BTFCACHE_READONLY",
-        help: "1: read results, write none (reserved)",
-    },
-    Variable {
-        name: "BTFCACHE_STATS_LOG",
-        help: "file that gets one line per run (reserved)",
-    },
+    Variable { name: "BTFCACHE_RECACHE", help: "1: write results, read none (reserved)" },
+    Variable { name: "BTFCACHE_READONLY", help: "1: read results, write none (reserved)" },
+    Variable { name: "BTFCACHE_STATS_LOG", help: "file that gets one line per run (reserved)" },
     Variable {
         name: PAHOLE_LANG_EXCLUDE,
         help: "languages to leave out when no `--lang` option is given",
@@ -65,20 +50,14 @@ impl Environment {
     #[must_use]
     pub fn read() -> Self {
         let set = |variable: &Variable| Some((variable.name, std::env::var_os(variable.name)?));
-        Self {
-            values: VARIABLES.iter().filter_map(set).collect(),
-        }
+        Self { values: VARIABLES.iter().filter_map(set).collect() }
     }
 
     /// An environment with just these values.
     #[must_use]
     pub fn of(values: &[(&'static str, &str)]) -> Self {
-        let values = values
-            .iter()
-            .map(|&(name, value)| (name, OsString::from(value)));
-        Self {
-            values: values.collect(),
-        }
+        let values = values.iter().map(|&(name, value)| (name, OsString::from(value)));
+        Self { values: values.collect() }
     }
 
     /// The value of a variable, if it is set.
@@ -90,9 +69,7 @@ impl Environment {
     /// Whether a switch is on: set, and to something that does not mean no.
     fn switch(&self, name: &str) -> bool {
         let off = |value: &OsStr| {
-            ["", "0", "false", "no", "off"]
-                .iter()
-                .any(|word| value.eq_ignore_ascii_case(word))
+            ["", "0", "false", "no", "off"].iter().any(|word| value.eq_ignore_ascii_case(word))
         };
         self.get(name).is_some_and(|value| !off(value))
     }
@@ -109,20 +86,14 @@ impl Settings {
     /// What the environment asks for.
     #[must_use]
     pub fn resolve(environment: &Environment) -> Self {
-        Self {
-            cache_disabled: environment.switch(BTFCACHE_DISABLE),
-        }
+        Self { cache_disabled: environment.switch(BTFCACHE_DISABLE) }
     }
 }
 
 /// The variables as a section of the help text.
 #[must_use]
 pub fn environment_help() -> String {
-    let width = VARIABLES
-        .iter()
-        .map(|variable| variable.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = VARIABLES.iter().map(|variable| variable.name.len()).max().unwrap_or(0);
     let line = |variable: &Variable| format!("  {:width$}  {}", variable.name, variable.help);
     let lines: Vec<String> = VARIABLES.iter().map(line).collect();
     format!("Environment:\n{}", lines.join("\n"))
@@ -144,10 +115,7 @@ mod tests {
         ] {
             let environment = Environment::of(&[(BTFCACHE_DISABLE, value)]);
             let settings = Settings::resolve(&environment);
-            assert_eq!(
-                settings.cache_disabled, disabled,
-                "BTFCACHE_DISABLE={value}"
-            );
+            assert_eq!(settings.cache_disabled, disabled, "BTFCACHE_DISABLE={value}");
         }
         assert!(!Settings::resolve(&Environment::default()).cache_disabled);
     }

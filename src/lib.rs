@@ -1,11 +1,23 @@
 //! btfcache turns the DWARF of kernel images and modules into BTF. ARCHITECTURE.md has the map.
 
+pub mod append;
+pub mod btf;
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod decode;
+pub mod dwarf;
+pub mod elf;
 pub mod embed;
+pub mod emit;
+pub mod fragment;
+pub mod merge;
+pub mod names;
 pub mod options;
 pub mod output;
 pub mod pipeline;
+pub mod pool;
+pub mod relocate;
+pub mod select;
 pub mod timing;
 pub mod write_file;

@@ -61,10 +61,7 @@ impl Output {
     /// Output in the manner of `dialect`.
     #[must_use]
     pub const fn new(dialect: Dialect) -> Self {
-        Self {
-            dialect,
-            quiet: false,
-        }
+        Self { dialect, quiet: false }
     }
 
     /// The same output; when `quiet` is set, without notices.

@@ -2,9 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::options::Options;
+use crate::append;
+use crate::decode;
+use crate::dwarf::sections::Dwarf;
+use crate::elf::{ElfFile, SymbolTable};
+use crate::emit::{self, Contents, Format};
+use crate::merge::{self, Deviations, Union};
+use crate::options::{Feature, Options};
+use crate::select::{self, ChosenVariables, FunctionTable, Selection};
 use crate::timing::Timing;
 
 /// What one ELF file gave.
@@ -19,11 +26,126 @@ pub struct Encoded {
     pub notices: Vec<String>,
 }
 
+impl Encoded {
+    fn nothing(reason: &str) -> Self {
+        Self { notices: vec![reason.to_owned()], ..Self::default() }
+    }
+}
+
 /// Turns the DWARF of the ELF file at `input` into BTF on the current rayon pool.
 ///
 /// # Errors
 /// Names file, section and unit when the input cannot be read (DESIGN.md section 6).
 pub fn encode(input: &Path, options: &Options, timing: &Timing) -> Result<Encoded> {
-    let _ = (input, options, timing);
-    anyhow::bail!("the pipeline is being built")
+    let (elf, symbols) = timing.phase("open", || -> Result<_> {
+        let elf = ElfFile::open(input)?;
+        let symbols = elf.symbols().context("failed to read the symbol table")?;
+        Ok((elf, symbols))
+    })?;
+    let dwarf = timing.phase("sections", || Dwarf::load(elf, symbols.as_ref(), options))?;
+    let Some(dwarf) = dwarf else {
+        return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
+    };
+    let outputs = timing.phase("decode", || decode::units(&dwarf, options))?;
+    let union = timing.phase("merge", || merge::union(outputs));
+    if union.fragments.is_empty() {
+        return Ok(Encoded::nothing("it has no unit that the options admit: nothing to encode"));
+    }
+    finish(&dwarf, symbols.as_ref(), union, options, timing)
+}
+
+/// Everything after decoding: what the units say together, and this ELF file about them.
+fn finish(
+    dwarf: &Dwarf,
+    symbols: Option<&SymbolTable>,
+    mut union: Union,
+    options: &Options,
+    timing: &Timing,
+) -> Result<Encoded> {
+    let mut encoded = Encoded::default();
+    let no_symbols = SymbolTable::default();
+    let symbols = symbols.unwrap_or_else(|| {
+        encoded
+            .notices
+            .push("it has no symbol table: functions and variables are left out".to_owned());
+        &no_symbols
+    });
+    if !union.notes.is_empty() {
+        encoded.notices.push(format!("BTF cannot express everything in it: {}", union.notes));
+    }
+    let (deviations, table) = timing.phase("ambiguous names", || {
+        rayon::join(
+            || Deviations::find(&union.pool, &union.fragments),
+            || function_table(dwarf, symbols, options),
+        )
+    });
+    let table = table?;
+    let (variables, functions) = timing.phase("select", || {
+        rayon::join(
+            || choose_variables(dwarf, symbols, &union, options),
+            || choose_functions(dwarf, &table, &union, options),
+        )
+    });
+    let variables = variables?;
+    encoded.skips.extend(functions.skips);
+    encoded.skips.extend(variables.skips.iter().cloned());
+    let int = dwarf.names.inline(b"int");
+    let mut numbered = timing
+        .phase("number", || merge::number(&mut union, deviations, &variables.by_fragment, int, 1));
+    let appended = timing.phase("append", || {
+        let chosen = &functions.chosen;
+        append::append(dwarf, &mut union, &mut numbered, chosen, &variables, options)
+    })?;
+    if numbered.items.is_empty() {
+        encoded.notices.push("it has no type: nothing to encode".to_owned());
+        return Ok(encoded);
+    }
+    let contents = Contents {
+        union: &union,
+        numbered: &numbered,
+        functions: &appended.functions,
+        function_ids: &appended.function_ids,
+        datasecs: &appended.datasecs,
+        names: &dwarf.names,
+    };
+    let format = Format {
+        big_endian: dwarf.elf.target().big_endian,
+        has_layout: options.features.has(Feature::Layout),
+    };
+    encoded.btf = timing.phase("emit", || emit::emit(contents, format))?;
+    Ok(encoded)
+}
+
+fn function_table<'a>(
+    dwarf: &Dwarf,
+    symbols: &'a SymbolTable,
+    options: &Options,
+) -> Result<FunctionTable<'a>> {
+    let mut table = FunctionTable::new(symbols);
+    if options.features.has(Feature::DeclTagKfuncs) {
+        table.mark_kfuncs(&dwarf.elf, symbols).context("failed to read the kfuncs")?;
+    }
+    Ok(table)
+}
+
+fn choose_variables(
+    dwarf: &Dwarf,
+    symbols: &SymbolTable,
+    union: &Union,
+    options: &Options,
+) -> Result<ChosenVariables> {
+    let addresses = &dwarf.section_addresses;
+    let chosen =
+        select::variables(&union.fragments, &dwarf.names, &dwarf.elf, symbols, addresses, options);
+    Ok(chosen?)
+}
+
+fn choose_functions<'a>(
+    dwarf: &Dwarf,
+    table: &'a FunctionTable<'a>,
+    union: &Union,
+    options: &Options,
+) -> Selection<'a> {
+    let is_relocatable = dwarf.elf.target().is_relocatable();
+    select::functions(&union.pool, &union.fragments, &dwarf.names, table, options, is_relocatable)
 }

@@ -42,10 +42,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes into what is there, after what others wrote to it.
 fn write_through(path: &Path, old: &Metadata, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .append(old.is_file())
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).append(old.is_file()).open(path)?;
     file.write_all(bytes)
 }
 
@@ -63,9 +60,7 @@ fn replace(target: &Path, old: Option<&Metadata>, bytes: &[u8]) -> io::Result<()
 pub(crate) fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINK_LIMIT {
-        let is_link = path
-            .symlink_metadata()
-            .is_ok_and(|metadata| metadata.is_symlink());
+        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
         if !is_link || is_open_file(&path) {
             return Ok(path);
         }
@@ -76,15 +71,11 @@ pub(crate) fn follow_links(path: &Path) -> io::Result<PathBuf> {
 
 /// Whether `path` is one of the links that `/dev/stdout` leads to.
 fn is_open_file(path: &Path) -> bool {
-    folder(path)
-        .canonicalize()
-        .is_ok_and(|folder| folder.starts_with("/proc"))
+    folder(path).canonicalize().is_ok_and(|folder| folder.starts_with("/proc"))
 }
 
 fn folder(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A file in the making, in the folder of the one that it will replace. Removed when dropped.
@@ -125,10 +116,7 @@ impl Replacement {
 
     /// Renames the file to `target`, which it replaces at once.
     pub(crate) fn commit(self, target: &Path) -> io::Result<()> {
-        self.0
-            .persist(target)
-            .map(|_| ())
-            .map_err(|failed| failed.error)
+        self.0.persist(target).map(|_| ()).map_err(|failed| failed.error)
     }
 }
 
@@ -148,22 +136,14 @@ mod tests {
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(name).collect();
         names.sort();
-        names
-            .into_iter()
-            .map(|name| name.into_string().unwrap())
-            .collect()
+        names.into_iter().map(|name| name.into_string().unwrap()).collect()
     }
 
     #[test]
     fn a_new_file_has_the_mode_of_pahole() {
         let folder = tempfile::tempdir().unwrap();
         let reference = folder.path().join("reference");
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o640)
-            .open(&reference)
-            .unwrap();
+        OpenOptions::new().create(true).append(true).mode(0o640).open(&reference).unwrap();
         let path = folder.path().join("vmlinux.btf");
         write_file(&path, b"types").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"types");
@@ -204,10 +184,7 @@ mod tests {
         write_file(Path::new("/dev/null"), b"types").unwrap();
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
         let error = write_file(Path::new("/dev/full"), b"types").unwrap_err();
-        assert!(
-            format!("{error:#}").starts_with("failed to write `/dev/full`"),
-            "{error:#}"
-        );
+        assert!(format!("{error:#}").starts_with("failed to write `/dev/full`"), "{error:#}");
 
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().write_all(b"before ").unwrap();
@@ -215,11 +192,7 @@ mod tests {
         write_file(Path::new(&open), b"types").unwrap();
         assert_eq!(fs::read(file.path()).unwrap(), b"before types");
         let (mut reader, writer) = io::pipe().unwrap();
-        write_file(
-            Path::new(&format!("/dev/fd/{}", writer.as_raw_fd())),
-            b"types",
-        )
-        .unwrap();
+        write_file(Path::new(&format!("/dev/fd/{}", writer.as_raw_fd())), b"types").unwrap();
         drop(writer);
         let mut read = String::new();
         io::Read::read_to_string(&mut reader, &mut read).unwrap();
@@ -233,10 +206,7 @@ mod tests {
             fs::create_dir_all(folder.path().join("folder")).unwrap();
             let path = folder.path().join(name);
             let error = write_file(&path, b"types").unwrap_err();
-            assert!(
-                error.to_string().contains(path.to_str().unwrap()),
-                "{error}"
-            );
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         }
         assert_eq!(names(folder.path()), ["folder"]);
     }

@@ -61,8 +61,7 @@ impl Test {
 
     /// Adds the words of `line` to the command line.
     pub fn args(mut self, line: &str) -> Self {
-        self.arguments
-            .extend(line.split_whitespace().map(OsString::from));
+        self.arguments.extend(line.split_whitespace().map(OsString::from));
         self
     }
 
@@ -94,10 +93,7 @@ impl Test {
 
     fn run(mut self) -> Ran {
         let mut command = Command::new(&self.program);
-        command
-            .args(&self.arguments)
-            .current_dir(self.directory.path())
-            .stdin(Stdio::null());
+        command.args(&self.arguments).current_dir(self.directory.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             let name_bytes = name.as_encoded_bytes();
             if name_bytes.starts_with(b"BTFCACHE_") || name_bytes.starts_with(b"PAHOLE_") {
@@ -105,9 +101,7 @@ impl Test {
             }
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command
-            .stdout(self.stdout.take().unwrap_or_else(Stdio::piped))
-            .stderr(Stdio::piped());
+        command.stdout(self.stdout.take().unwrap_or_else(Stdio::piped)).stderr(Stdio::piped());
         let output = command.spawn().unwrap().wait_with_output().unwrap();
         Ran {
             test: self,
@@ -127,11 +121,7 @@ impl Ran {
 
     /// Stdout must hold this.
     pub fn stdout_has(self, part: &str) -> Self {
-        assert!(
-            self.stdout.contains(part),
-            "stdout lacks {part:?}\n{}",
-            self.report()
-        );
+        assert!(self.stdout.contains(part), "stdout lacks {part:?}\n{}", self.report());
         self
     }
 
@@ -143,21 +133,13 @@ impl Ran {
 
     /// Stderr must hold this.
     pub fn stderr_has(self, part: &str) -> Self {
-        assert!(
-            self.stderr.contains(part),
-            "stderr lacks {part:?}\n{}",
-            self.report()
-        );
+        assert!(self.stderr.contains(part), "stderr lacks {part:?}\n{}", self.report());
         self
     }
 
     /// There must be no such file.
     pub fn absent(self, name: &str) -> Self {
-        assert!(
-            !self.path(name).exists(),
-            "{name} was written\n{}",
-            self.report()
-        );
+        assert!(!self.path(name).exists(), "{name} was written\n{}", self.report());
         self
     }
 
@@ -171,9 +153,8 @@ impl Ran {
     /// The directory must hold exactly these files, in alphabetical order.
     pub fn files(self, expected: &[&str]) -> Self {
         let entries = fs::read_dir(self.test.directory.path()).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         assert_eq!(names, expected, "{}", self.report());
         self
@@ -181,11 +162,7 @@ impl Ran {
 
     /// Another run in the same directory, with a new command line.
     pub fn again(self) -> Test {
-        Test {
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            ..self.test
-        }
+        Test { arguments: Vec::new(), environment: Vec::new(), ..self.test }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -193,12 +170,7 @@ impl Ran {
     }
 
     fn report(&self) -> String {
-        let Self {
-            test,
-            status,
-            stdout,
-            stderr,
-        } = self;
+        let Self { test, status, stdout, stderr } = self;
         let arguments = &test.arguments;
         format!("{arguments:?}: {status:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}\n---")
     }
@@ -235,13 +207,6 @@ pub fn skip(test: &str, reason: &str) {
 
 /// Exit code and stdout of a program.
 pub fn observe(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-    )
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }

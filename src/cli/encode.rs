@@ -75,12 +75,7 @@ pub(super) struct EncodeArguments {
     /// A unit that does not say its language is left out.
     ///
     /// Example: `--lang=c,c89,c99,c11`
-    #[arg(
-        long,
-        value_name = "LIST",
-        overrides_with = "lang",
-        conflicts_with = "lang_exclude"
-    )]
+    #[arg(long, value_name = "LIST", overrides_with = "lang", conflicts_with = "lang_exclude")]
     lang: Option<String>,
 
     /// No units written in these languages
@@ -193,27 +188,18 @@ impl EncodeArguments {
                 kabi_prefix: self.kabi_prefix.map(OsString::into_vec),
                 compat_pahole: self.compat == Some(Compat::Pahole),
             },
-            jobs: self
-                .jobs
-                .map_or(Jobs::Auto, |count| Jobs::from_count(count.into())),
+            jobs: self.jobs.map_or(Jobs::Auto, |count| Jobs::from_count(count.into())),
             verbose: self.verbose,
             quiet: self.quiet,
             strict: self.strict,
             time: self.time,
-            notices: unknown
-                .iter()
-                .map(|word| format!("unknown feature `{word}`"))
-                .collect(),
+            notices: unknown.iter().map(|word| format!("unknown feature `{word}`")).collect(),
         }))
     }
 
     fn feature_set(&self) -> (Features, Vec<String>) {
         let mut selection = Selection::new(Features::DEFAULT);
-        let unknown = self
-            .features
-            .iter()
-            .flat_map(|list| selection.add_list(list))
-            .collect();
+        let unknown = self.features.iter().flat_map(|list| selection.add_list(list)).collect();
         (selection.features(), unknown)
     }
 
@@ -259,10 +245,7 @@ mod tests {
             inputs: vec!["a.ko".into()],
             target: Target::InPlace,
             base: None,
-            options: Options {
-                features: Features::DEFAULT,
-                ..Options::default()
-            },
+            options: Options { features: Features::DEFAULT, ..Options::default() },
             jobs: Jobs::Auto,
             verbose: false,
             quiet: false,
@@ -271,15 +254,9 @@ mod tests {
             notices: Vec::new(),
         };
         assert_eq!(request("encode a.ko --in-place"), expected);
-        let to_file = EncodeRequest {
-            target: Target::File("b".into()),
-            ..expected.clone()
-        };
+        let to_file = EncodeRequest { target: Target::File("b".into()), ..expected.clone() };
         assert_eq!(request("encode -o b a.ko"), to_file);
-        let to_stdout = EncodeRequest {
-            target: Target::Stdout,
-            ..expected
-        };
+        let to_stdout = EncodeRequest { target: Target::Stdout, ..expected };
         assert_eq!(request("encode -o - a.ko"), to_stdout);
     }
 
@@ -314,9 +291,7 @@ mod tests {
             ("--lang-exclude=c11", LanguageFilter::Except(c11)),
         ] {
             let line = format!("encode a -o b {flags}");
-            let Ok(Command::Encode(request)) = command(&line, &environment) else {
-                panic!()
-            };
+            let Ok(Command::Encode(request)) = command(&line, &environment) else { panic!() };
             assert_eq!(request.options.languages, expected, "{line}");
         }
     }
@@ -330,24 +305,14 @@ mod tests {
             ("encode a -o b -i", "--in-place"),
             ("encode a b -o c", "unexpected argument 'b'"),
             ("encode a -o b -j0", "0"),
-            (
-                "encode a -o b --lang=c --lang-exclude=c",
-                "cannot be used with",
-            ),
-            (
-                "encode a -o b --lang=klingon",
-                "unknown language \"klingon\"",
-            ),
+            ("encode a -o b --lang=c --lang-exclude=c", "cannot be used with"),
+            ("encode a -o b --lang=klingon", "unknown language \"klingon\""),
             ("encode a -o b --compat=other", "other"),
             ("encode a -o b --sizes", "unexpected argument '--sizes'"),
             ("decode a", "unrecognized subcommand 'decode'"),
         ] {
             let refusal = command(line, &Environment::default()).unwrap_err();
-            assert!(
-                refusal.message.contains(part),
-                "{line}: {}",
-                refusal.message
-            );
+            assert!(refusal.message.contains(part), "{line}: {}", refusal.message);
         }
     }
 }

@@ -12,12 +12,8 @@ const ALL: Features = Features::DEFAULT.union(Features::of(&[
 ]));
 
 /// What pahole encodes when no list is given at all (spec/encoding 7.1.1).
-pub const HISTORIC: Features = Features::of(&[
-    Feature::Var,
-    Feature::DeclTag,
-    Feature::TypeTag,
-    Feature::Enum64,
-]);
+pub const HISTORIC: Features =
+    Features::of(&[Feature::Var, Feature::DeclTag, Feature::TypeTag, Feature::Enum64]);
 
 /// The set of features while the command line is read from left to right.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +26,7 @@ impl Selection {
     /// Starts with what holds when the command line says nothing.
     #[must_use]
     pub const fn new(unless_named: Features) -> Self {
-        Self {
-            features: unless_named,
-            has_list: false,
-        }
+        Self { features: unless_named, has_list: false }
     }
 
     /// Adds the features of a list and returns the words that name none.
@@ -54,10 +47,7 @@ impl Selection {
             None => list,
         };
         let words = words.split(',').filter(|word| !word.is_empty());
-        words
-            .filter(|word| !self.add_word(word))
-            .map(str::to_owned)
-            .collect()
+        words.filter(|word| !self.add_word(word)).map(str::to_owned).collect()
     }
 
     /// Adds what one word stands for; false if it stands for nothing.
@@ -65,10 +55,7 @@ impl Selection {
         let named = match word {
             "default" => Features::DEFAULT,
             "all" => ALL,
-            _ => match Feature::ALL
-                .into_iter()
-                .find(|feature| feature.name() == word)
-            {
+            _ => match Feature::ALL.into_iter().find(|feature| feature.name() == word) {
                 Some(feature) => Features::of(&[feature]),
                 None => return false,
             },
@@ -101,18 +88,13 @@ mod tests {
 
     /// Names of the features of a set.
     fn names(features: Features) -> String {
-        let on = Feature::ALL
-            .into_iter()
-            .filter(|&feature| features.has(feature));
+        let on = Feature::ALL.into_iter().filter(|&feature| features.has(feature));
         on.map(Feature::name).collect::<Vec<_>>().join(",")
     }
 
     fn select(lists: &[&str]) -> (Features, Vec<String>) {
         let mut selection = Selection::new(HISTORIC);
-        let unknown = lists
-            .iter()
-            .flat_map(|list| selection.add_list(list))
-            .collect();
+        let unknown = lists.iter().flat_map(|list| selection.add_list(list)).collect();
         (selection.features(), unknown)
     }
 
@@ -133,17 +115,11 @@ mod tests {
             (&["", "float"], "float"),
             (&["default", "layout"], &format!("{default},layout")),
             (&["+layout"], &format!("{default},layout")),
-            (
-                &["layout", "+reproducible_build"],
-                &format!("{default},reproducible_build,layout"),
-            ),
+            (&["layout", "+reproducible_build"], &format!("{default},reproducible_build,layout")),
             (&["all"], &all),
             (&["+all"], &all),
             (&["var,all"], &all),
-            (
-                &["all,distilled_base"],
-                &all.replace("kfuncs,", "kfuncs,distilled_base,"),
-            ),
+            (&["all,distilled_base"], &all.replace("kfuncs,", "kfuncs,distilled_base,")),
             (&["force_cu_merging"], "force_cu_merging"),
         ];
         for (lists, expected) in cases {
@@ -164,10 +140,7 @@ mod tests {
     fn switches_before_the_first_list_are_undone_and_after_it_count() {
         let mut selection = Selection::new(HISTORIC);
         selection.switch(Feature::Float, true);
-        assert_eq!(
-            names(selection.features()),
-            "var,float,decl_tag,type_tag,enum64"
-        );
+        assert_eq!(names(selection.features()), "var,float,decl_tag,type_tag,enum64");
         assert!(selection.add_list("var").is_empty());
         assert_eq!(names(selection.features()), "var");
         selection.switch(Feature::Float, true);

@@ -86,38 +86,24 @@ impl<'table, M: Copy> Reader<'table, M> {
     #[must_use]
     pub fn new(table: &'table [Spec<M>], words: &[OsString]) -> Self {
         let words = words.iter().cloned().collect();
-        Self {
-            table,
-            words,
-            cluster: VecDeque::new(),
-            options_ended: false,
-        }
+        Self { table, words, cluster: VecDeque::new(), options_ended: false }
     }
 
     fn long(&mut self, typed: &OsStr) -> Result<Item<M>, Fault> {
         let body = &typed.as_bytes()[2..];
         let (name, attached) = match body.iter().position(|&byte| byte == b'=') {
-            Some(at) => (
-                &body[..at],
-                Some(OsStr::from_bytes(&body[at + 1..]).to_owned()),
-            ),
+            Some(at) => (&body[..at], Some(OsStr::from_bytes(&body[at + 1..]).to_owned())),
             None => (body, None),
         };
         let spec = self.find_long(name, typed)?;
         let argument = match (spec.takes, attached) {
             (Takes::Nothing, Some(_)) => return Err(Fault::ExcessArgument(spec.long)),
-            (Takes::Argument, None) => Some(
-                self.words
-                    .pop_front()
-                    .ok_or(Fault::NameNeedsArgument(spec.long))?,
-            ),
+            (Takes::Argument, None) => {
+                Some(self.words.pop_front().ok_or(Fault::NameNeedsArgument(spec.long))?)
+            }
             (_, attached) => attached,
         };
-        Ok(Item::Option {
-            meaning: spec.meaning,
-            name: format!("--{}", spec.long),
-            argument,
-        })
+        Ok(Item::Option { meaning: spec.meaning, name: format!("--{}", spec.long), argument })
     }
 
     /// The option of that name, or the only one whose name starts so.
@@ -140,10 +126,7 @@ impl<'table, M: Copy> Reader<'table, M> {
 
     /// The option of the next letter of the cluster.
     fn short(&mut self, letter: u8) -> Result<Item<M>, Fault> {
-        let spec = self
-            .table
-            .iter()
-            .find(|spec| spec.short == Some(char::from(letter)));
+        let spec = self.table.iter().find(|spec| spec.short == Some(char::from(letter)));
         let Some(spec) = spec else {
             return Err(Fault::UnknownLetter(letter.escape_ascii().to_string()));
         };
@@ -159,11 +142,7 @@ impl<'table, M: Copy> Reader<'table, M> {
             }
         };
         let name = format!("-{}", char::from(letter));
-        Ok(Item::Option {
-            meaning: spec.meaning,
-            name,
-            argument,
-        })
+        Ok(Item::Option { meaning: spec.meaning, name, argument })
     }
 }
 
@@ -196,18 +175,8 @@ mod tests {
     use super::*;
 
     const fn spec(short: Option<char>, long: &'static str, takes: Takes) -> Spec<char> {
-        let meaning = if let Some(letter) = short {
-            letter
-        } else {
-            'D'
-        };
-        Spec {
-            short,
-            long,
-            takes,
-            in_full: false,
-            meaning,
-        }
+        let meaning = if let Some(letter) = short { letter } else { 'D' };
+        Spec { short, long, takes, in_full: false, meaning }
     }
 
     const TABLE: [Spec<char>; 6] = [
@@ -216,36 +185,22 @@ mod tests {
         spec(Some('j'), "jobs", Takes::Optional),
         spec(Some('X'), "exclude", Takes::Argument),
         spec(Some('q'), "quiet", Takes::Nothing),
-        Spec {
-            in_full: true,
-            ..spec(Some('y'), "quiz", Takes::Nothing)
-        },
+        Spec { in_full: true, ..spec(Some('y'), "quiz", Takes::Nothing) },
     ];
 
     /// Reads a command line into `J` or `X=argument` for options and `operand` for operands.
     fn read(line: &str) -> Result<String, String> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let show = |item: Item<char>| match item {
-            Item::Option {
-                meaning,
-                argument: None,
-                ..
-            } => meaning.to_string(),
-            Item::Option {
-                meaning,
-                argument: Some(argument),
-                ..
-            } => {
+            Item::Option { meaning, argument: None, .. } => meaning.to_string(),
+            Item::Option { meaning, argument: Some(argument), .. } => {
                 format!("{meaning}={}", argument.display())
             }
             Item::Operand(word) => word.display().to_string(),
         };
-        let items: Result<Vec<String>, Fault> = Reader::new(&TABLE, &words)
-            .map(|item| item.map(show))
-            .collect();
-        items
-            .map(|items| items.join(" "))
-            .map_err(|fault| fault.to_string())
+        let items: Result<Vec<String>, Fault> =
+            Reader::new(&TABLE, &words).map(|item| item.map(show)).collect();
+        items.map(|items| items.join(" ")).map_err(|fault| fault.to_string())
     }
 
     #[test]

@@ -63,12 +63,8 @@ pub fn parse(list: &str) -> Result<Vec<u16>, UnknownLanguage> {
 }
 
 fn code(word: &str) -> Result<u16, UnknownLanguage> {
-    let entry = LANGUAGES
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(word));
-    entry
-        .map(|(_, language)| language.0)
-        .ok_or_else(|| UnknownLanguage(word.to_owned()))
+    let entry = LANGUAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+    entry.map(|(_, language)| language.0).ok_or_else(|| UnknownLanguage(word.to_owned()))
 }
 
 #[cfg(test)]

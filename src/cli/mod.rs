@@ -30,18 +30,12 @@ pub struct Refusal {
 impl Refusal {
     /// The command line is not understood.
     fn usage(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            outcome: Outcome::Usage,
-        }
+        Self { message: message.into(), outcome: Outcome::Usage }
     }
 
     /// The command line is understood, but cannot be right.
     fn failed(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            outcome: Outcome::Failed,
-        }
+        Self { message: message.into(), outcome: Outcome::Failed }
     }
 }
 

@@ -24,12 +24,7 @@ Examples:
 ///
 /// Exit status: 0 done, 2 error. As `pahole`: 0 done, 1 error, 64 wrong usage.
 #[derive(Debug, Parser)]
-#[command(
-    name = "btfcache",
-    version,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(name = "btfcache", version, subcommand_required = true, arg_required_else_help = true)]
 struct CommandLine {
     #[command(subcommand)]
     command: Subcommands,
@@ -52,11 +47,7 @@ struct PaholeArguments {
     /// Options and files of pahole
     ///
     /// `-J FILE...` puts the BTF into each FILE, `--btf_encode_detached=OUT FILE` writes it to OUT.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "ARGUMENT"
-    )]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     words: Vec<OsString>,
 }
 
@@ -71,12 +62,12 @@ pub(super) fn parse(words: &[OsString], environment: &Environment) -> Result<Com
     let program = OsString::from("btfcache");
     let matches = definition().try_get_matches_from(std::iter::once(&program).chain(words));
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
-        Ok(CommandLine {
-            command: Subcommands::Encode(arguments),
-        }) => arguments.into_command(environment),
-        Ok(CommandLine {
-            command: Subcommands::Pahole(arguments),
-        }) => pahole::parse(&arguments.words, environment),
+        Ok(CommandLine { command: Subcommands::Encode(arguments) }) => {
+            arguments.into_command(environment)
+        }
+        Ok(CommandLine { command: Subcommands::Pahole(arguments) }) => {
+            pahole::parse(&arguments.words, environment)
+        }
         Err(error) => answer(&error),
     }
 }
@@ -90,13 +81,10 @@ fn answer(error: &clap::Error) -> Result<Command, Refusal> {
     let text = error.render().to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Command::Say(text)),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Refusal::usage(format!(
-            "no command given\n\n{}",
-            text.trim_end()
-        ))),
-        _ => Err(Refusal::usage(
-            text.trim_start_matches("error: ").trim_end(),
-        )),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Refusal::usage(format!("no command given\n\n{}", text.trim_end())))
+        }
+        _ => Err(Refusal::usage(text.trim_start_matches("error: ").trim_end())),
     }
 }
 

@@ -29,11 +29,7 @@ pub(super) fn parse(words: &[OsString], environment: &Environment) -> Result<Com
     for item in Reader::new(OPTIONS, words) {
         match item.map_err(|fault| Refusal::usage(format!("{fault}\n{SEE_HELP}")))? {
             Item::Operand(word) => typed.operand(word),
-            Item::Option {
-                meaning,
-                name,
-                argument,
-            } => {
+            Item::Option { meaning, name, argument } => {
                 let argument = argument.as_deref();
                 if let Some(text) = typed.option(meaning, &name, argument)? {
                     return Ok(Command::Say(text));
@@ -106,9 +102,7 @@ impl Typed {
     fn operand(&mut self, word: OsString) {
         if std::mem::take(&mut self.after_bare_jobs) && atoi(&word) > 0 {
             let name = word.display();
-            self.notices.push(format!(
-                "`{name}` after `-j` is an input file; write `-j{name}`"
-            ));
+            self.notices.push(format!("`{name}` after `-j` is an input file; write `-j{name}`"));
         }
         self.inputs.push(word.into());
     }
@@ -163,8 +157,7 @@ impl Typed {
     fn feature_list(&mut self, list: &OsStr) {
         for word in self.features.add_list(&cut(list)) {
             if self.verbose {
-                self.notices
-                    .push(format!("Ignoring unsupported feature '{word}'"));
+                self.notices.push(format!("Ignoring unsupported feature '{word}'"));
             }
         }
     }
@@ -259,11 +252,7 @@ impl Typed {
             return Ok(LanguageFilter::All);
         };
         let codes = languages::parse(&list).map_err(|error| Refusal::failed(error.to_string()))?;
-        Ok(if excludes {
-            LanguageFilter::Except(codes)
-        } else {
-            LanguageFilter::Only(codes)
-        })
+        Ok(if excludes { LanguageFilter::Except(codes) } else { LanguageFilter::Only(codes) })
     }
 }
 
@@ -280,10 +269,7 @@ fn compat(encoder: &OsStr) -> Result<bool, Refusal> {
     if encoder == "pahole" {
         Ok(true)
     } else {
-        Err(Refusal::usage(format!(
-            "'--compat' knows 'pahole', not '{}'",
-            encoder.display()
-        )))
+        Err(Refusal::usage(format!("'--compat' knows 'pahole', not '{}'", encoder.display())))
     }
 }
 
@@ -298,9 +284,7 @@ fn atoi(word: &OsStr) -> i64 {
     };
     let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
     let value = digits.fold(0_i64, |value, &digit| {
-        value
-            .saturating_mul(10)
-            .saturating_add(i64::from(digit - b'0'))
+        value.saturating_mul(10).saturating_add(i64::from(digit - b'0'))
     });
     if negative { -value } else { value }
 }

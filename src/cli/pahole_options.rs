@@ -66,28 +66,16 @@ pub enum Meaning {
 const PRINTS: Meaning = Meaning::Refused("prints data structures");
 
 const fn flag(short: Option<char>, long: &'static str, meaning: Meaning) -> Spec<Meaning> {
-    Spec {
-        short,
-        long,
-        takes: Takes::Nothing,
-        in_full: false,
-        meaning,
-    }
+    Spec { short, long, takes: Takes::Nothing, in_full: false, meaning }
 }
 
 const fn value(short: Option<char>, long: &'static str, meaning: Meaning) -> Spec<Meaning> {
-    Spec {
-        takes: Takes::Argument,
-        ..flag(short, long, meaning)
-    }
+    Spec { takes: Takes::Argument, ..flag(short, long, meaning) }
 }
 
 /// An option that pahole does not have: it must not get in the way of pahole's abbreviations.
 const fn own(option: Spec<Meaning>) -> Spec<Meaning> {
-    Spec {
-        in_full: true,
-        ..option
-    }
+    Spec { in_full: true, ..option }
 }
 
 /// Every option. Abbreviations are resolved against this table, so a missing row would change the
@@ -101,60 +89,21 @@ pub const OPTIONS: &[Spec<Meaning>] = &[
     value(None, "features", Meaning::Features),
     flag(None, "supported_btf_features", Meaning::SupportedFeatures),
     flag(None, "btf_gen_all", Meaning::GenerateAll),
-    flag(
-        None,
-        "btf_gen_floats",
-        Meaning::Switch(Feature::Float, true),
-    ),
-    flag(
-        None,
-        "btf_gen_optimized",
-        Meaning::Switch(Feature::OptimizedFunc, true),
-    ),
-    flag(
-        None,
-        "btf_encode_force",
-        Meaning::Switch(Feature::EncodeForce, true),
-    ),
-    flag(
-        None,
-        "btf_attributes",
-        Meaning::Switch(Feature::Attributes, true),
-    ),
-    flag(
-        None,
-        "reproducible_build",
-        Meaning::Switch(Feature::ReproducibleBuild, true),
-    ),
-    flag(
-        None,
-        "skip_encoding_btf_vars",
-        Meaning::Switch(Feature::Var, false),
-    ),
-    flag(
-        None,
-        "skip_encoding_btf_decl_tag",
-        Meaning::Switch(Feature::DeclTag, false),
-    ),
-    flag(
-        None,
-        "skip_encoding_btf_type_tag",
-        Meaning::Switch(Feature::TypeTag, false),
-    ),
-    flag(
-        None,
-        "skip_encoding_btf_enum64",
-        Meaning::Switch(Feature::Enum64, false),
-    ),
+    flag(None, "btf_gen_floats", Meaning::Switch(Feature::Float, true)),
+    flag(None, "btf_gen_optimized", Meaning::Switch(Feature::OptimizedFunc, true)),
+    flag(None, "btf_encode_force", Meaning::Switch(Feature::EncodeForce, true)),
+    flag(None, "btf_attributes", Meaning::Switch(Feature::Attributes, true)),
+    flag(None, "reproducible_build", Meaning::Switch(Feature::ReproducibleBuild, true)),
+    flag(None, "skip_encoding_btf_vars", Meaning::Switch(Feature::Var, false)),
+    flag(None, "skip_encoding_btf_decl_tag", Meaning::Switch(Feature::DeclTag, false)),
+    flag(None, "skip_encoding_btf_type_tag", Meaning::Switch(Feature::TypeTag, false)),
+    flag(None, "skip_encoding_btf_enum64", Meaning::Switch(Feature::Enum64, false)),
     flag(
         None,
         "skip_encoding_btf_inconsistent_proto",
         Meaning::Switch(Feature::ConsistentFunc, true),
     ),
-    Spec {
-        takes: Takes::Optional,
-        ..flag(Some('j'), "jobs", Meaning::Jobs)
-    },
+    Spec { takes: Takes::Optional, ..flag(Some('j'), "jobs", Meaning::Jobs) },
     value(None, "lang", Meaning::Languages),
     value(None, "lang_exclude", Meaning::LanguagesExclude),
     value(Some('X'), "cu_exclude", Meaning::ExcludeUnits),
@@ -174,11 +123,7 @@ pub const OPTIONS: &[Spec<Meaning>] = &[
     own(flag(None, "time", Meaning::Time)),
     own(flag(None, "strict", Meaning::Strict)),
     flag(Some('Z'), "ctf_encode", Meaning::Refused("encodes CTF")),
-    flag(
-        None,
-        "running_kernel_vmlinux",
-        Meaning::Refused("looks for the running kernel"),
-    ),
+    flag(None, "running_kernel_vmlinux", Meaning::Refused("looks for the running kernel")),
     flag(Some('a'), "anon_include", PRINTS),
     flag(Some('A'), "nested_anon_include", PRINTS),
     value(Some('B'), "bit_holes", PRINTS),
@@ -217,11 +162,7 @@ pub const OPTIONS: &[Spec<Meaning>] = &[
     value(None, "seek_bytes", PRINTS),
     value(Some('t'), "separator", PRINTS),
     flag(Some('I'), "show_decl_info", PRINTS),
-    flag(
-        Some('l'),
-        "show_first_biggest_size_base_type_member",
-        PRINTS,
-    ),
+    flag(Some('l'), "show_first_biggest_size_base_type_member", PRINTS),
     flag(Some('M'), "show_only_data_members", PRINTS),
     flag(None, "show_private_classes", PRINTS),
     flag(Some('S'), "show_reorg_steps", PRINTS),

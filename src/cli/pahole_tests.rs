@@ -35,10 +35,7 @@ fn plain(input: &str) -> EncodeRequest {
         inputs: vec![input.into()],
         target: Target::InPlace,
         base: None,
-        options: Options {
-            features: HISTORIC,
-            ..Options::default()
-        },
+        options: Options { features: HISTORIC, ..Options::default() },
         jobs: Jobs::Auto,
         verbose: false,
         quiet: false,
@@ -50,19 +47,8 @@ fn plain(input: &str) -> EncodeRequest {
 
 fn with_options(request: EncodeRequest, features: Features, no_rust: bool) -> EncodeRequest {
     let except_rust = LanguageFilter::Except(vec![DW_LANG_Rust.0]);
-    let languages = if no_rust {
-        except_rust
-    } else {
-        LanguageFilter::All
-    };
-    EncodeRequest {
-        options: Options {
-            features,
-            languages,
-            ..request.options
-        },
-        ..request
-    }
+    let languages = if no_rust { except_rust } else { LanguageFilter::All };
+    EncodeRequest { options: Options { features, languages, ..request.options }, ..request }
 }
 
 /// The list that kernels 6.9 and later pass to pahole 1.26 and later.
@@ -83,17 +69,14 @@ fn kernel_builds() {
     let listed = Features::DEFAULT;
     let attributes = listed.with(Attributes, true);
     let layout = attributes.with(Layout, true);
-    let base = |request: EncodeRequest, base: &str| EncodeRequest {
-        base: Some(base.into()),
-        ..request
-    };
+    let base =
+        |request: EncodeRequest, base: &str| EncodeRequest { base: Some(base.into()), ..request };
     let detached = |request: EncodeRequest, file: &str| EncodeRequest {
         target: Target::File(file.into()),
         ..request
     };
 
-    let rows: Vec<(String, EncodeRequest)> =
-        vec![
+    let rows: Vec<(String, EncodeRequest)> = vec![
         // 5.2 to 5.10
         ("-J vmlinux".into(), plain("vmlinux")),
         // 5.11
@@ -149,11 +132,7 @@ fn kernel_builds() {
                 "-J -j --btf_features={KERNEL_LIST} --btf_features=distilled_base \
                  --btf_base vmlinux mod.ko"
             ),
-            with_options(
-                base(plain("mod.ko"), "vmlinux"),
-                listed.with(DistilledBase, true),
-                false,
-            ),
+            with_options(base(plain("mod.ko"), "vmlinux"), listed.with(DistilledBase, true), false),
         ),
         // 6.15
         (
@@ -215,22 +194,14 @@ fn switches_change_one_feature_each() {
         ("--btf_gen_optimized", OptimizedFunc, true),
         ("--btf_attributes", Attributes, true),
         ("--reproducible_build", ReproducibleBuild, true),
-        (
-            "--skip_encoding_btf_inconsistent_proto",
-            ConsistentFunc,
-            true,
-        ),
+        ("--skip_encoding_btf_inconsistent_proto", ConsistentFunc, true),
         ("--skip_encoding_btf_vars", Var, false),
         ("--skip_encoding_btf_decl_tag", DeclTag, false),
         ("--skip_encoding_btf_type_tag", TypeTag, false),
         ("--skip_encoding_btf_enum64", Enum64, false),
     ] {
         let features = |line: String| request(&line).options.features;
-        assert_eq!(
-            features(format!("-J {option} a")),
-            HISTORIC.with(feature, on),
-            "{option}"
-        );
+        assert_eq!(features(format!("-J {option} a")), HISTORIC.with(feature, on), "{option}");
         let default = Features::DEFAULT;
         let after = features(format!("-J --btf_features=default {option} a"));
         assert_eq!(after, default.with(feature, on), "{option}");
@@ -244,14 +215,10 @@ fn feature_lists() {
     let features = |line: &str| request(line).options.features;
     let all = features("-J --btf_features=all a");
     assert_eq!(features("-J --btf_gen_all a"), all);
-    assert_eq!(
-        features("-J --btf_gen_floats --btf_gen_all --skip_encoding_btf_vars a"),
-        { all.with(Feature::Var, false) }
-    );
-    assert_eq!(
-        features("-J --features layout a"),
-        Features::of(&[Feature::Layout])
-    );
+    assert_eq!(features("-J --btf_gen_floats --btf_gen_all --skip_encoding_btf_vars a"), {
+        all.with(Feature::Var, false)
+    });
+    assert_eq!(features("-J --features layout a"), Features::of(&[Feature::Layout]));
     assert_eq!(features("-J --btf_features_strict=+layout a"), {
         Features::DEFAULT.with(Feature::Layout, true)
     });
@@ -280,42 +247,19 @@ fn languages() {
     for (line, environment, expected) in [
         ("-J a", &none, LanguageFilter::All),
         ("-J a --lang=c11", &none, LanguageFilter::Only(c11.clone())),
-        (
-            "-J a --lang_exclude c11",
-            &none,
-            LanguageFilter::Except(c11.clone()),
-        ),
-        (
-            "-J a --lang=rust --lang=c11",
-            &none,
-            LanguageFilter::Only(c11.clone()),
-        ),
-        (
-            "-J a --lang=rust --lang_exclude=c11",
-            &none,
-            LanguageFilter::Except(c11.clone()),
-        ),
-        (
-            "-J a --lang_exclude=rust --lang=c11",
-            &none,
-            LanguageFilter::Except(c11.clone()),
-        ),
+        ("-J a --lang_exclude c11", &none, LanguageFilter::Except(c11.clone())),
+        ("-J a --lang=rust --lang=c11", &none, LanguageFilter::Only(c11.clone())),
+        ("-J a --lang=rust --lang_exclude=c11", &none, LanguageFilter::Except(c11.clone())),
+        ("-J a --lang_exclude=rust --lang=c11", &none, LanguageFilter::Except(c11.clone())),
         ("-J a", &rust_in_environment, LanguageFilter::Except(rust)),
-        (
-            "-J a --lang=c11",
-            &rust_in_environment,
-            LanguageFilter::Only(c11),
-        ),
+        ("-J a --lang=c11", &rust_in_environment, LanguageFilter::Only(c11)),
     ] {
         assert_eq!(languages(line, environment), expected, "{line}");
     }
     let unknown = refusal("-J --lang=c,klingon a");
     assert_eq!(unknown, Refusal::failed("unknown language \"klingon\""));
     let empty = Environment::of(&[(PAHOLE_LANG_EXCLUDE, "")]);
-    assert_eq!(
-        parse_line("-J a", &empty),
-        Err(Refusal::failed("unknown language \"\""))
-    );
+    assert_eq!(parse_line("-J a", &empty), Err(Refusal::failed("unknown language \"\"")));
 }
 
 #[test]
@@ -344,10 +288,7 @@ fn jobs() {
 fn detached_number_of_jobs_is_an_input() {
     let request = request("-J -j 4 a");
     assert_eq!(request.inputs, [PathBuf::from("4"), PathBuf::from("a")]);
-    assert_eq!(
-        request.notices,
-        ["`4` after `-j` is an input file; write `-j4`"]
-    );
+    assert_eq!(request.notices, ["`4` after `-j` is an input file; write `-j4`"]);
 }
 
 #[test]
@@ -358,10 +299,7 @@ fn remaining_options() {
     );
     assert_eq!(request.inputs, [PathBuf::from("a"), PathBuf::from("-b")]);
     assert!(request.verbose && request.quiet);
-    assert_eq!(
-        request.options.exclude_unit_prefix.as_deref(),
-        Some(&b"drivers/"[..])
-    );
+    assert_eq!(request.options.exclude_unit_prefix.as_deref(), Some(&b"drivers/"[..]));
     assert_eq!(request.options.kabi_prefix.as_deref(), Some(&b"__kabi"[..]));
 }
 
@@ -379,10 +317,7 @@ fn own_options() {
 
 #[test]
 fn detached_output_implies_encoding() {
-    assert_eq!(
-        request("--btf_encode_d o a").target,
-        Target::File("o".into())
-    );
+    assert_eq!(request("--btf_encode_d o a").target, Target::File("o".into()));
 }
 
 #[test]
@@ -390,10 +325,7 @@ fn answers() {
     assert_eq!(said("--version"), "v1.32\n");
     assert_eq!(said("--numeric_version"), "132\n");
     let devel = said("--devel_version");
-    assert!(
-        devel.starts_with("v1.32-btfcache-") && devel.ends_with('\n'),
-        "{devel}"
-    );
+    assert!(devel.starts_with("v1.32-btfcache-") && devel.ends_with('\n'), "{devel}");
     assert_eq!(
         said("-J x --supported_btf_features"),
         "encode_force,var,float,decl_tag,type_tag,enum64,optimized_func,consistent_func,\
@@ -413,11 +345,7 @@ fn answers() {
 fn help_names_every_option_that_is_not_refused() {
     for option in OPTIONS {
         if !matches!(option.meaning, Meaning::Refused(_)) {
-            assert!(
-                HELP.contains(&format!("--{}", option.long)),
-                "{}",
-                option.long
-            );
+            assert!(HELP.contains(&format!("--{}", option.long)), "{}", option.long);
         }
     }
 }
@@ -444,84 +372,28 @@ fn refused_by_name() {
 #[test]
 fn other_refusals() {
     for (line, part, outcome) in [
-        (
-            "vmlinux",
-            "without '--btf_encode' this prints data structures",
-            Outcome::Usage,
-        ),
+        ("vmlinux", "without '--btf_encode' this prints data structures", Outcome::Usage),
         ("", "without '--btf_encode'", Outcome::Usage),
         ("-J", "no input file", Outcome::Usage),
-        (
-            "--running_kernel_vmlinux",
-            "looks for the running kernel",
-            Outcome::Usage,
-        ),
+        ("--running_kernel_vmlinux", "looks for the running kernel", Outcome::Usage),
         ("-Z vmlinux", "encodes CTF", Outcome::Usage),
         ("-J -F btf a", "'--format_path=btf'", Outcome::Usage),
-        (
-            "-J --btf_encode_detached=o a b",
-            "one input",
-            Outcome::Usage,
-        ),
-        (
-            "-J --hashbits=32 a",
-            "Invalid --hashbits value (32)",
-            Outcome::Failed,
-        ),
-        (
-            "-J --hashbits=-1 a",
-            "Invalid --hashbits value (-1)",
-            Outcome::Failed,
-        ),
-        (
-            "--foo --version",
-            "unrecognized option '--foo'",
-            Outcome::Usage,
-        ),
+        ("-J --btf_encode_detached=o a b", "one input", Outcome::Usage),
+        ("-J --hashbits=32 a", "Invalid --hashbits value (32)", Outcome::Failed),
+        ("-J --hashbits=-1 a", "Invalid --hashbits value (-1)", Outcome::Failed),
+        ("--foo --version", "unrecognized option '--foo'", Outcome::Usage),
         ("-J -K a", "invalid option -- 'K'", Outcome::Usage),
-        (
-            "-J --lan=c a",
-            "possibilities: '--lang' '--lang_exclude'",
-            Outcome::Usage,
-        ),
-        (
-            "-J --btf_feat=var a",
-            "'--btf_features' '--btf_features_strict'",
-            Outcome::Usage,
-        ),
-        (
-            "-J --btf_features",
-            "option '--btf_features' requires an argument",
-            Outcome::Usage,
-        ),
-        (
-            "-J --quiet=1",
-            "option '--quiet' doesn't allow an argument",
-            Outcome::Usage,
-        ),
-        (
-            "-J a -X",
-            "option requires an argument -- 'X'",
-            Outcome::Usage,
-        ),
-        (
-            "-J --btf_features_strict=var,x a",
-            "Feature 'x' in 'var,x'",
-            Outcome::Failed,
-        ),
+        ("-J --lan=c a", "possibilities: '--lang' '--lang_exclude'", Outcome::Usage),
+        ("-J --btf_feat=var a", "'--btf_features' '--btf_features_strict'", Outcome::Usage),
+        ("-J --btf_features", "option '--btf_features' requires an argument", Outcome::Usage),
+        ("-J --quiet=1", "option '--quiet' doesn't allow an argument", Outcome::Usage),
+        ("-J a -X", "option requires an argument -- 'X'", Outcome::Usage),
+        ("-J --btf_features_strict=var,x a", "Feature 'x' in 'var,x'", Outcome::Failed),
         // Named in pahole's help, but not an option of it.
-        (
-            "-J --encode_btf_global_vars a",
-            "unrecognized option",
-            Outcome::Usage,
-        ),
+        ("-J --encode_btf_global_vars a", "unrecognized option", Outcome::Usage),
     ] {
         let refusal = refusal(line);
-        assert!(
-            refusal.message.contains(part),
-            "{line}: {}",
-            refusal.message
-        );
+        assert!(refusal.message.contains(part), "{line}: {}", refusal.message);
         assert_eq!(refusal.outcome, outcome, "{line}");
     }
 }

@@ -32,10 +32,7 @@ pub enum Target {
 
 /// Everything that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct EncodeRequest {
     /// The ELF files; more than one only with [`Target::InPlace`].
     pub inputs: Vec<PathBuf>,
@@ -66,10 +63,7 @@ pub(super) fn run(request: &EncodeRequest, settings: &Settings, output: Output) 
     refuse_base(request)?;
     // There is no cache yet that could be disabled.
     let _ = settings.cache_disabled;
-    request
-        .inputs
-        .iter()
-        .try_for_each(|input| encode_file(input, request, output))
+    request.inputs.iter().try_for_each(|input| encode_file(input, request, output))
 }
 
 /// Until split BTF can be encoded.
@@ -100,9 +94,7 @@ fn encode_file(input: &Path, request: &EncodeRequest, output: Output) -> Result<
     } else {
         report(&encoded.notices, request.strict, output)?;
         ensure_base_for_distilling(request)?;
-        timing.phase("write", || {
-            store(&encoded.btf, input, &request.target, output)
-        })?;
+        timing.phase("write", || store(&encoded.btf, input, &request.target, output))?;
     }
     if request.time {
         output.plain(time_table(&timing).trim_end());
@@ -116,19 +108,12 @@ fn check_target(input: &Path, target: &Target) -> Result<()> {
         Target::InPlace => Ok(()),
         Target::File(path) => {
             let same = same_file(input, path);
-            ensure!(
-                !same,
-                "`{}` is the input: its BTF cannot replace it",
-                path.display()
-            );
+            ensure!(!same, "`{}` is the input: its BTF cannot replace it", path.display());
             Ok(())
         }
         Target::Stdout => {
             let terminal = io::stdout().is_terminal();
-            ensure!(
-                !terminal,
-                "stdout is a terminal: redirect it, or name a file"
-            );
+            ensure!(!terminal, "stdout is a terminal: redirect it, or name a file");
             Ok(())
         }
     }
@@ -147,10 +132,7 @@ fn report(notices: &[String], strict: bool, output: Output) -> Result<()> {
     for notice in notices {
         output.notice(notice);
     }
-    ensure!(
-        !strict || notices.is_empty(),
-        "stopped, because `--strict` makes this an error"
-    );
+    ensure!(!strict || notices.is_empty(), "stopped, because `--strict` makes this an error");
     Ok(())
 }
 
@@ -175,19 +157,14 @@ fn print_skips(encoded: &Encoded, target: &Target, output: Output) -> Result<()>
     if !text.is_empty() {
         text.push('\n');
     }
-    output
-        .data(text.as_bytes())
-        .context("failed to write to stdout")
+    output.data(text.as_bytes()).context("failed to write to stdout")
 }
 
 /// `.BTF.base` is only written beside a `.BTF` in the input itself (spec/encoding 7.4.1).
 fn ensure_base_for_distilling(request: &EncodeRequest) -> Result<()> {
     let distills = request.options.features.has(Feature::DistilledBase);
     let needs_base = distills && request.target == Target::InPlace;
-    ensure!(
-        !needs_base || request.base.is_some(),
-        "feature `distilled_base` needs a base"
-    );
+    ensure!(!needs_base || request.base.is_some(), "feature `distilled_base` needs a base");
     Ok(())
 }
 
@@ -201,14 +178,10 @@ fn store(btf: &[u8], input: &Path, target: &Target, output: Output) -> Result<()
 
 /// Puts the section `.BTF` into the input. A `.BTF.base` of an earlier run would contradict it.
 fn store_in_place(btf: &[u8], input: &Path, output: Output) -> Result<()> {
-    let edit = Edit {
-        sections: &[(".BTF", btf)],
-        remove: &[".BTF.base"],
-    };
+    let edit = Edit { sections: &[(".BTF", btf)], remove: &[".BTF.base"] };
     let name = input.display();
-    let placements = edit
-        .apply(input)
-        .with_context(|| format!("failed to put .BTF into `{name}`"))?;
+    let placements =
+        edit.apply(input).with_context(|| format!("failed to put .BTF into `{name}`"))?;
     if placements.contains(&Placement::Detached) {
         output.notice(&format!(
             "`{name}` is linked with BTF of another size inside: its running program will see the \
@@ -221,12 +194,7 @@ fn store_in_place(btf: &[u8], input: &Path, output: Output) -> Result<()> {
 /// The phases in the order they ended, in milliseconds.
 fn time_table(timing: &Timing) -> String {
     let phases = timing.phases();
-    let width = phases
-        .iter()
-        .map(|(name, _)| name.len())
-        .max()
-        .unwrap_or(0)
-        .max("total".len());
+    let width = phases.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max("total".len());
     let total: Duration = phases.iter().map(|&(_, took)| took).sum();
     let mut table = String::new();
     for (name, took) in phases.into_iter().chain([("total", total)]) {

@@ -44,9 +44,7 @@ pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
 
 fn carry_out(command: &Command, settings: &Settings, output: Output) -> Result<()> {
     match command {
-        Command::Say(text) => output
-            .data(text.as_bytes())
-            .context("failed to write to stdout"),
+        Command::Say(text) => output.data(text.as_bytes()).context("failed to write to stdout"),
         Command::Encode(request) => encode::run(request, settings, output),
     }
 }

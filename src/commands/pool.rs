@@ -68,11 +68,7 @@ mod tests {
             (Jobs::from_count(usize::MAX), 2, 0, 256),
             (Jobs::from_count(usize::MAX), 512, 0, 512),
         ] {
-            assert_eq!(
-                jobs.threads(cores, input_size),
-                expected,
-                "{jobs:?} {cores} {input_size}"
-            );
+            assert_eq!(jobs.threads(cores, input_size), expected, "{jobs:?} {cores} {input_size}");
         }
     }
 }

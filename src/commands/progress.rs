@@ -67,13 +67,7 @@ mod tests {
         let terminal = thread::scope(|scope| {
             let shower = scope.spawn(move || {
                 let mut terminal = Vec::new();
-                show(
-                    &ended,
-                    timing,
-                    &mut terminal,
-                    patience,
-                    Duration::from_millis(1),
-                );
+                show(&ended, timing, &mut terminal, patience, Duration::from_millis(1));
                 terminal
             });
             work();
@@ -85,10 +79,7 @@ mod tests {
 
     #[test]
     fn short_run_is_silent() {
-        assert_eq!(
-            shown(Duration::from_secs(60), &Timing::default(), || ()),
-            ""
-        );
+        assert_eq!(shown(Duration::from_secs(60), &Timing::default(), || ()), "");
     }
 
     #[test]
@@ -97,10 +88,7 @@ mod tests {
         timing.phase("decode", || ());
         let work = || thread::sleep(Duration::from_millis(50));
         let text = shown(Duration::ZERO, &timing, work);
-        assert!(
-            text.starts_with("\r\x1b[Kbtfcache: 0.0 s, done: decode"),
-            "{text:?}"
-        );
+        assert!(text.starts_with("\r\x1b[Kbtfcache: 0.0 s, done: decode"), "{text:?}");
         assert!(text.ends_with(ERASE), "{text:?}");
     }
 

@@ -97,25 +97,15 @@ pub(super) fn read_headers(
 
 impl HeaderBytes {
     fn names_range(&self) -> Result<Range<u64>, EmbedError> {
-        let table = SectionTable {
-            format: self.header.format,
-            bytes: &self.sections,
-        };
-        let header = table
-            .get(self.names_index)
-            .ok_or(EmbedError::NoSectionNames)?;
+        let table = SectionTable { format: self.header.format, bytes: &self.sections };
+        let header = table.get(self.names_index).ok_or(EmbedError::NoSectionNames)?;
         if header.kind != elf::SHT_STRTAB.0
             || header.size == 0
             || header.has_flag(elf::SHF_COMPRESSED.0)
         {
             return Err(EmbedError::NoSectionNames);
         }
-        checked_range(
-            "section name table",
-            header.offset,
-            header.size,
-            self.length,
-        )
+        checked_range("section name table", header.offset, header.size, self.length)
     }
 }
 
@@ -129,18 +119,8 @@ fn read_range(source: &(impl Source + ?Sized), range: &Range<u64>) -> io::Result
 fn check_record_sizes(header: &FileHeader) -> Result<(), EmbedError> {
     let format = header.format;
     let fields = [
-        (
-            "e_ehsize",
-            header.header_size,
-            format.file_header_size(),
-            true,
-        ),
-        (
-            "e_shentsize",
-            header.section_size,
-            format.section_header_size(),
-            true,
-        ),
+        ("e_ehsize", header.header_size, format.file_header_size(), true),
+        ("e_shentsize", header.section_size, format.section_header_size(), true),
         (
             "e_phentsize",
             header.program_size,
@@ -150,10 +130,7 @@ fn check_record_sizes(header: &FileHeader) -> Result<(), EmbedError> {
     ];
     for (field, value, expected, matters) in fields {
         if matters && usize::from(value) != expected {
-            return Err(EmbedError::Header {
-                field,
-                value: u64::from(value),
-            });
+            return Err(EmbedError::Header { field, value: u64::from(value) });
         }
     }
     Ok(())
@@ -221,12 +198,7 @@ fn checked_range(
 ) -> Result<Range<u64>, EmbedError> {
     match offset.checked_add(size) {
         Some(end) if end <= length && size <= TABLE_LIMIT => Ok(offset..end),
-        _ => Err(EmbedError::Table {
-            table,
-            offset,
-            size,
-            length,
-        }),
+        _ => Err(EmbedError::Table { table, offset, size, length }),
     }
 }
 
@@ -284,10 +256,7 @@ impl<'a> Image<'a> {
             length: bytes.length,
             header,
             segments: segments(header.format, &bytes.programs, bytes.length)?,
-            sections: SectionTable {
-                format: header.format,
-                bytes: &bytes.sections,
-            },
+            sections: SectionTable { format: header.format, bytes: &bytes.sections },
             names: &bytes.names,
             names_index: bytes.names_index,
             tables: [
@@ -303,10 +272,7 @@ impl<'a> Image<'a> {
     fn check_sections(&self) -> Result<(), EmbedError> {
         for (index, section) in self.sections.iter() {
             if section.name as usize >= self.names.len() {
-                return Err(EmbedError::SectionName {
-                    index,
-                    offset: section.name,
-                });
+                return Err(EmbedError::SectionName { index, offset: section.name });
             }
             let end = section.offset.checked_add(section.size);
             if section.has_contents() && end.is_none_or(|end| end > self.length) {
@@ -363,12 +329,7 @@ fn segments(format: Format, table: &[u8], length: u64) -> Result<Vec<Range<u64>>
             Some(end) if end <= length => segments.push(segment.offset..end),
             _ => {
                 let Segment { offset, size, .. } = segment;
-                return Err(EmbedError::Segment {
-                    index,
-                    offset,
-                    size,
-                    length,
-                });
+                return Err(EmbedError::Segment { index, offset, size, length });
             }
         }
     }

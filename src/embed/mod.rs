@@ -194,12 +194,7 @@ impl Edit<'_> {
 /// # Errors
 /// As [`Edit::apply`].
 pub fn embed(path: &Path, sections: &[(&str, &[u8])]) -> Result<(), EmbedError> {
-    Edit {
-        sections,
-        remove: &[],
-    }
-    .apply(path)
-    .map(|_| ())
+    Edit { sections, remove: &[] }.apply(path).map(|_| ())
 }
 
 /// Whether `bytes`, a kernel module or just the end of one, carry an appended signature.

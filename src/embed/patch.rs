@@ -16,13 +16,7 @@ const COMPARE_SIZE: usize = 64 << 10;
 
 /// Applies `edit` to the file at `path`.
 pub(super) fn apply(path: &Path, edit: &Edit<'_>) -> Result<Vec<Placement>, EmbedError> {
-    let failed_to = |action| {
-        move |source| EmbedError::Io {
-            action,
-            path: path.into(),
-            source,
-        }
-    };
+    let failed_to = |action| move |source| EmbedError::Io { action, path: path.into(), source };
     // A fifo would block in `open`, so look first.
     let metadata = path.metadata().map_err(failed_to("open"))?;
     if !metadata.is_file() {

@@ -61,11 +61,7 @@ pub(super) fn plan<'a>(image: &Image<'_>, edit: &Edit<'a>) -> Result<Option<Plan
 
 fn check_names(edit: &Edit<'_>) -> Result<(), EmbedError> {
     let mut seen = BTreeSet::new();
-    let names = edit
-        .sections
-        .iter()
-        .map(|(name, _)| *name)
-        .chain(edit.remove.iter().copied());
+    let names = edit.sections.iter().map(|(name, _)| *name).chain(edit.remove.iter().copied());
     for name in names {
         let what = if name.is_empty() || name.contains('\0') {
             "not a section name"
@@ -74,10 +70,7 @@ fn check_names(edit: &Edit<'_>) -> Result<(), EmbedError> {
         } else {
             continue;
         };
-        return Err(EmbedError::Request {
-            name: name.to_owned(),
-            what,
-        });
+        return Err(EmbedError::Request { name: name.to_owned(), what });
     }
     Ok(())
 }
@@ -93,10 +86,7 @@ struct Roles {
 
 impl Roles {
     fn assign(image: &Image<'_>, edit: &Edit<'_>) -> Result<Self, EmbedError> {
-        let mut roles = Self {
-            targets: vec![None; edit.sections.len()],
-            removed: BTreeSet::new(),
-        };
+        let mut roles = Self { targets: vec![None; edit.sections.len()], removed: BTreeSet::new() };
         for (index, section) in image.sections.iter() {
             let name = image.name(&section);
             let mut written = edit.sections.iter().map(|(name, _)| name.as_bytes());
@@ -148,11 +138,7 @@ impl Roles {
 /// The offset from which the file may be written anew: everything before it stays.
 fn tail_start(image: &Image<'_>, roles: &Roles) -> u64 {
     let mut kept_end = image.tables[0].end.max(image.tables[1].end);
-    kept_end = image
-        .segments
-        .iter()
-        .map(|segment| segment.end)
-        .fold(kept_end, u64::max);
+    kept_end = image.segments.iter().map(|segment| segment.end).fold(kept_end, u64::max);
     let mut free = vec![image.tables[2].clone()];
     for (index, section) in image.sections.iter() {
         let range = section.range();
@@ -216,10 +202,8 @@ impl Headers {
     /// Index for a new section: after the last one that is in use.
     fn free_index(&self) -> usize {
         let size = self.format.section_header_size();
-        let used = self
-            .bytes
-            .rchunks_exact(size)
-            .skip_while(|header| header.iter().all(|&b| b == 0));
+        let used =
+            self.bytes.rchunks_exact(size).skip_while(|header| header.iter().all(|&b| b == 0));
         used.count().max(1)
     }
 }
@@ -243,10 +227,7 @@ impl<'a, 'image> Layout<'a, 'image> {
             image,
             keep,
             end: keep,
-            headers: Headers {
-                format: image.header.format,
-                bytes,
-            },
+            headers: Headers { format: image.header.format, bytes },
             names: Cow::Borrowed(image.names),
             patches: Vec::new(),
             placements: Vec::new(),
@@ -254,13 +235,8 @@ impl<'a, 'image> Layout<'a, 'image> {
     }
 
     fn put(&mut self, bytes: Cow<'a, [u8]>, alignment: u64) -> Result<u64, EmbedError> {
-        let offset = self
-            .end
-            .checked_next_multiple_of(alignment)
-            .ok_or(EmbedError::TooLarge)?;
-        self.end = offset
-            .checked_add(bytes.len() as u64)
-            .ok_or(EmbedError::TooLarge)?;
+        let offset = self.end.checked_next_multiple_of(alignment).ok_or(EmbedError::TooLarge)?;
+        self.end = offset.checked_add(bytes.len() as u64).ok_or(EmbedError::TooLarge)?;
         self.patches.push(Patch { offset, bytes });
         Ok(offset)
     }
@@ -290,10 +266,7 @@ impl<'a, 'image> Layout<'a, 'image> {
         };
         let mut placement = Placement::Replaced;
         if self.fits_in_place(index, &old, pinned, header.size) {
-            self.patches.push(Patch {
-                offset: old.offset,
-                bytes: Cow::Borrowed(bytes),
-            });
+            self.patches.push(Patch { offset: old.offset, bytes: Cow::Borrowed(bytes) });
         } else {
             let offset = self.put(Cow::Borrowed(bytes), CONTENT_ALIGNMENT)?;
             if pinned {
@@ -308,11 +281,7 @@ impl<'a, 'image> Layout<'a, 'image> {
 
     fn fits_in_place(&self, index: usize, old: &SectionHeader, pinned: bool, size: u64) -> bool {
         let range = old.range();
-        let fits = if pinned {
-            size == old.size
-        } else {
-            size <= old.size
-        };
+        let fits = if pinned { size == old.size } else { size <= old.size };
         fits && range.end - range.start == old.size
             && range.end <= self.keep
             && !self.image.is_shared(index, &range)
@@ -338,10 +307,7 @@ impl<'a, 'image> Layout<'a, 'image> {
         let count = self.headers.count();
         if header.section_count == 0 || count >= FIRST_EXTENDED_COUNT {
             header.section_count = 0;
-            let first = SectionHeader {
-                size: count as u64,
-                ..self.headers.get(0)
-            };
+            let first = SectionHeader { size: count as u64, ..self.headers.get(0) };
             self.headers.set(0, &first)?;
         } else {
             header.section_count = u16::try_from(count).map_err(|_| EmbedError::TooLarge)?;
@@ -353,23 +319,9 @@ impl<'a, 'image> Layout<'a, 'image> {
         if !header.format.is_64 && self.end > u64::from(u32::MAX) {
             return Err(EmbedError::TooLarge);
         }
-        self.patches.push(Patch {
-            offset: 0,
-            bytes: Cow::Owned(bytes),
-        });
-        let Self {
-            keep,
-            end: length,
-            patches,
-            placements,
-            ..
-        } = self;
-        Ok(Plan {
-            keep,
-            length,
-            patches,
-            placements,
-        })
+        self.patches.push(Patch { offset: 0, bytes: Cow::Owned(bytes) });
+        let Self { keep, end: length, patches, placements, .. } = self;
+        Ok(Plan { keep, length, patches, placements })
     }
 
     /// Puts the name table at the end if it grew or its place was given up.
@@ -380,11 +332,7 @@ impl<'a, 'image> Layout<'a, 'image> {
             return Ok(());
         }
         let names = std::mem::take(&mut self.names).into_owned();
-        let mut header = if self.image.is_pinned(&old) {
-            detached(&old)
-        } else {
-            old
-        };
+        let mut header = if self.image.is_pinned(&old) { detached(&old) } else { old };
         header.size = names.len() as u64;
         header.offset = self.put(Cow::Owned(names), 1)?;
         self.headers.set(index, &header)
@@ -393,11 +341,7 @@ impl<'a, 'image> Layout<'a, 'image> {
 
 /// The header of a section that leaves its segment.
 fn detached(header: &SectionHeader) -> SectionHeader {
-    SectionHeader {
-        flags: 0,
-        address: 0,
-        ..*header
-    }
+    SectionHeader { flags: 0, address: 0, ..*header }
 }
 
 #[cfg(test)]

@@ -65,20 +65,12 @@ impl Fields<'_> {
     }
 
     fn half(&mut self) -> Option<u16> {
-        let read = if self.format.big_endian {
-            u16::from_be_bytes
-        } else {
-            u16::from_le_bytes
-        };
+        let read = if self.format.big_endian { u16::from_be_bytes } else { u16::from_le_bytes };
         self.take().map(read)
     }
 
     fn word(&mut self) -> Option<u32> {
-        let read = if self.format.big_endian {
-            u32::from_be_bytes
-        } else {
-            u32::from_le_bytes
-        };
+        let read = if self.format.big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
         self.take().map(read)
     }
 
@@ -87,11 +79,7 @@ impl Fields<'_> {
         if !self.format.is_64 {
             return self.word().map(u64::from);
         }
-        let read = if self.format.big_endian {
-            u64::from_be_bytes
-        } else {
-            u64::from_le_bytes
-        };
+        let read = if self.format.big_endian { u64::from_be_bytes } else { u64::from_le_bytes };
         self.take().map(read)
     }
 }
@@ -104,31 +92,20 @@ struct Record {
 
 impl Record {
     fn half(&mut self, value: u16) {
-        let field = if self.format.big_endian {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        };
+        let field = if self.format.big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
         self.bytes.extend_from_slice(&field);
     }
 
     fn word(&mut self, value: u32) {
-        let field = if self.format.big_endian {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        };
+        let field = if self.format.big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
         self.bytes.extend_from_slice(&field);
     }
 
     /// `None` if `value` is too wide for the class.
     fn native(&mut self, value: u64) -> Option<()> {
         if self.format.is_64 {
-            let field = if self.format.big_endian {
-                value.to_be_bytes()
-            } else {
-                value.to_le_bytes()
-            };
+            let field =
+                if self.format.big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
             self.bytes.extend_from_slice(&field);
         } else {
             self.word(u32::try_from(value).ok()?);
@@ -161,10 +138,7 @@ impl FileHeader {
     /// `None` if `bytes` are too few or do not start as an ELF file does.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let format = Format::of(bytes)?;
-        let mut fields = Fields {
-            format,
-            rest: bytes,
-        };
+        let mut fields = Fields { format, rest: bytes };
         Some(Self {
             format,
             ident: fields.take()?,
@@ -186,10 +160,7 @@ impl FileHeader {
 
     /// `None` if a value does not fit the class.
     pub(super) fn encode(&self) -> Option<Vec<u8>> {
-        let mut record = Record {
-            format: self.format,
-            bytes: self.ident.to_vec(),
-        };
+        let mut record = Record { format: self.format, bytes: self.ident.to_vec() };
         record.half(self.kind);
         record.half(self.machine);
         record.word(self.version);
@@ -217,10 +188,7 @@ pub(super) struct Segment {
 
 impl Segment {
     pub(super) fn decode(format: Format, bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields {
-            format,
-            rest: bytes,
-        };
+        let mut fields = Fields { format, rest: bytes };
         let kind = fields.word()?;
         if format.is_64 {
             fields.word()?; // p_flags, which ELF32 has near the end
@@ -228,11 +196,7 @@ impl Segment {
         let offset = fields.native()?;
         fields.native()?; // p_vaddr
         fields.native()?; // p_paddr
-        Some(Self {
-            kind,
-            offset,
-            size: fields.native()?,
-        })
+        Some(Self { kind, offset, size: fields.native()? })
     }
 }
 
@@ -253,10 +217,7 @@ pub(super) struct SectionHeader {
 
 impl SectionHeader {
     pub(super) fn decode(format: Format, bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields {
-            format,
-            rest: bytes,
-        };
+        let mut fields = Fields { format, rest: bytes };
         Some(Self {
             name: fields.word()?,
             kind: fields.word()?,
@@ -311,22 +272,10 @@ mod tests {
     use super::*;
 
     const FORMATS: [Format; 4] = [
-        Format {
-            is_64: false,
-            big_endian: false,
-        },
-        Format {
-            is_64: false,
-            big_endian: true,
-        },
-        Format {
-            is_64: true,
-            big_endian: false,
-        },
-        Format {
-            is_64: true,
-            big_endian: true,
-        },
+        Format { is_64: false, big_endian: false },
+        Format { is_64: false, big_endian: true },
+        Format { is_64: true, big_endian: false },
+        Format { is_64: true, big_endian: true },
     ];
 
     fn ident(format: Format) -> Vec<u8> {
@@ -365,10 +314,7 @@ mod tests {
 
     #[test]
     fn a_value_too_wide_for_the_class_is_refused() {
-        let header = SectionHeader {
-            offset: 1 << 32,
-            ..SectionHeader::default()
-        };
+        let header = SectionHeader { offset: 1 << 32, ..SectionHeader::default() };
         assert_eq!(header.encode(FORMATS[0]), None);
         assert!(header.encode(FORMATS[2]).is_some());
     }

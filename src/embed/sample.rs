@@ -9,22 +9,10 @@ use super::record::{FileHeader, Format, SectionHeader};
 use super::{Edit, EmbedError, Placement};
 
 pub(super) const FORMATS: [Format; 4] = [
-    Format {
-        is_64: false,
-        big_endian: false,
-    },
-    Format {
-        is_64: false,
-        big_endian: true,
-    },
-    Format {
-        is_64: true,
-        big_endian: false,
-    },
-    Format {
-        is_64: true,
-        big_endian: true,
-    },
+    Format { is_64: false, big_endian: false },
+    Format { is_64: false, big_endian: true },
+    Format { is_64: true, big_endian: false },
+    Format { is_64: true, big_endian: true },
 ];
 
 /// The format of most tests.
@@ -42,15 +30,9 @@ pub(super) struct Sample {
 impl Sample {
     /// `.text`, loaded if `loaded`, and `.debug`.
     pub(super) fn new(format: Format, loaded: bool) -> Self {
-        let sample = Self {
-            format,
-            sections: Vec::new(),
-            loaded: loaded.into(),
-            trailer: Vec::new(),
-        };
-        sample
-            .with(".text", elf::SHF_ALLOC.0, b"instructions")
-            .with(".debug", 0, b"dwarf")
+        let sample =
+            Self { format, sections: Vec::new(), loaded: loaded.into(), trailer: Vec::new() };
+        sample.with(".text", elf::SHF_ALLOC.0, b"instructions").with(".debug", 0, b"dwarf")
     }
 
     pub(super) fn with(mut self, name: &str, flags: u64, bytes: &[u8]) -> Self {
@@ -61,8 +43,7 @@ impl Sample {
             alignment: 1,
             ..SectionHeader::default()
         };
-        self.sections
-            .push((name.to_owned(), header, bytes.to_vec()));
+        self.sections.push((name.to_owned(), header, bytes.to_vec()));
         self
     }
 
@@ -72,11 +53,7 @@ impl Sample {
 
     pub(super) fn build(&self) -> Vec<u8> {
         let format = self.format;
-        let program_size = if self.loaded > 0 {
-            format.program_header_size()
-        } else {
-            0
-        };
+        let program_size = if self.loaded > 0 { format.program_header_size() } else { 0 };
         let mut file = vec![0; format.file_header_size() + program_size];
         let mut names = vec![0];
         let mut table = SectionHeader::default().encode(format).unwrap();
@@ -86,11 +63,7 @@ impl Sample {
             if position < self.loaded {
                 segment = (if position == 0 { offset } else { segment.start })..file.len() as u64;
             }
-            let header = SectionHeader {
-                name: names.len() as u32,
-                offset,
-                ..*header
-            };
+            let header = SectionHeader { name: names.len() as u32, offset, ..*header };
             names.extend_from_slice(name.as_bytes());
             names.push(0);
             table.extend(header.encode(format).unwrap());
@@ -100,13 +73,7 @@ impl Sample {
         let offset = put(&mut file, &names, 1);
         let size = names.len() as u64;
         let kind = elf::SHT_STRTAB.0;
-        let header = SectionHeader {
-            name,
-            kind,
-            offset,
-            size,
-            ..SectionHeader::default()
-        };
+        let header = SectionHeader { name, kind, offset, size, ..SectionHeader::default() };
         table.extend(header.encode(format).unwrap());
         self.finish(file, &table, &segment)
     }
@@ -131,16 +98,8 @@ impl Sample {
 }
 
 fn blank_header(format: Format) -> FileHeader {
-    let class = if format.is_64 {
-        elf::ELFCLASS64.0
-    } else {
-        elf::ELFCLASS32.0
-    };
-    let data = if format.big_endian {
-        elf::ELFDATA2MSB.0
-    } else {
-        elf::ELFDATA2LSB.0
-    };
+    let class = if format.is_64 { elf::ELFCLASS64.0 } else { elf::ELFCLASS32.0 };
+    let data = if format.big_endian { elf::ELFDATA2MSB.0 } else { elf::ELFDATA2LSB.0 };
     let mut bytes = vec![0x7f, b'E', b'L', b'F', class, data, 1];
     bytes.resize(64, 0);
     let mut header = FileHeader::decode(&bytes).unwrap();
@@ -158,11 +117,7 @@ fn program_header(format: Format, segment: &std::ops::Range<u64>) -> Vec<u8> {
     }
     for value in natives {
         if format.is_64 {
-            let value = if format.big_endian {
-                value.to_be_bytes()
-            } else {
-                value.to_le_bytes()
-            };
+            let value = if format.big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
             bytes.extend(value);
         } else {
             bytes.extend(word(format, value as u32));
@@ -173,11 +128,7 @@ fn program_header(format: Format, segment: &std::ops::Range<u64>) -> Vec<u8> {
 }
 
 fn word(format: Format, value: u32) -> Vec<u8> {
-    let field = if format.big_endian {
-        value.to_be_bytes()
-    } else {
-        value.to_le_bytes()
-    };
+    let field = if format.big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
     field.to_vec()
 }
 
@@ -208,15 +159,7 @@ pub(super) fn edited(
 
 /// Applies an edit that must succeed.
 pub(super) fn embedded(file: &[u8], sections: &[(&str, &[u8])]) -> Vec<u8> {
-    edited(
-        file,
-        &Edit {
-            sections,
-            remove: &[],
-        },
-    )
-    .unwrap()
-    .0
+    edited(file, &Edit { sections, remove: &[] }).unwrap().0
 }
 
 fn headers(file: &[u8]) -> Result<image::HeaderBytes, EmbedError> {
@@ -233,20 +176,13 @@ pub(super) fn sections(file: &[u8]) -> Vec<(String, SectionHeader, Vec<u8>)> {
     let one = |(_, header): (usize, SectionHeader)| {
         let range = header.range();
         let bytes = file[range.start as usize..range.end as usize].to_vec();
-        (
-            String::from_utf8_lossy(image.name(&header)).into_owned(),
-            header,
-            bytes,
-        )
+        (String::from_utf8_lossy(image.name(&header)).into_owned(), header, bytes)
     };
     image.sections.iter().map(one).collect()
 }
 
 /// Index, header and bytes of the section of this name.
 pub(super) fn section(file: &[u8], name: &str) -> Option<(usize, SectionHeader, Vec<u8>)> {
-    let found = sections(file)
-        .into_iter()
-        .enumerate()
-        .find(|(_, (found, ..))| found == name);
+    let found = sections(file).into_iter().enumerate().find(|(_, (found, ..))| found == name);
     found.map(|(position, (_, header, bytes))| (position + 1, header, bytes))
 }

@@ -5,11 +5,7 @@ use crate::harness::{Test, elf_without_sections};
 #[test]
 fn version() {
     let expected = format!("btfcache {}\n", env!("CARGO_PKG_VERSION"));
-    Test::new()
-        .args("--version")
-        .succeeds()
-        .stdout(&expected)
-        .stderr("");
+    Test::new().args("--version").succeeds().stdout(&expected).stderr("");
 }
 
 #[test]
@@ -34,37 +30,19 @@ fn help_is_data_and_shows_examples() {
 
 #[test]
 fn no_command_is_an_error() {
-    Test::new()
-        .fails(2)
-        .stdout("")
-        .stderr_has("btfcache: no command given")
-        .stderr_has("Usage:");
+    Test::new().fails(2).stdout("").stderr_has("btfcache: no command given").stderr_has("Usage:");
 }
 
 #[test]
 fn mistakes_exit_with_2_and_name_the_program() {
     for (line, message) in [
-        (
-            "encode",
-            "btfcache: the following required arguments were not provided:",
-        ),
+        ("encode", "btfcache: the following required arguments were not provided:"),
         ("encode a.o", "<--output <OUT>|--in-place>"),
         ("encode a.o --in-place -o b", "cannot be used with"),
-        (
-            "encode a.o -o b --lang=klingon",
-            "btfcache: unknown language \"klingon\"\n",
-        ),
-        (
-            "encode a.o -o b --sizes",
-            "btfcache: unexpected argument '--sizes' found",
-        ),
+        ("encode a.o -o b --lang=klingon", "btfcache: unknown language \"klingon\"\n"),
+        ("encode a.o -o b --sizes", "btfcache: unexpected argument '--sizes' found"),
     ] {
-        Test::new()
-            .args(line)
-            .fails(2)
-            .stdout("")
-            .stderr_has(message)
-            .files(&[]);
+        Test::new().args(line).fails(2).stdout("").stderr_has(message).files(&[]);
     }
 }
 

@@ -55,18 +55,13 @@ impl Bench {
     fn dumped(&self, file: &Path, section: &str) -> Vec<u8> {
         let bytes = self.path("dumped");
         let dump = format!("--dump-section={section}={}", bytes.display());
-        assert!(run(Command::new("objcopy")
-            .arg(dump)
-            .arg(file)
-            .arg(self.path("copy"))));
+        assert!(run(Command::new("objcopy").arg(dump).arg(file).arg(self.path("copy"))));
         fs::read(bytes).unwrap()
     }
 
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).unwrap();
-        entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect()
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
@@ -92,16 +87,8 @@ fn run(command: &mut Command) -> bool {
 }
 
 fn output(command: &mut Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    assert!(
-        status.success() && stderr.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&stderr)
-    );
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    assert!(status.success() && stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()
 }
 
@@ -113,17 +100,9 @@ fn readelf(flags: &str, file: &Path) -> String {
 /// the number of sections, and without those named in `except`.
 fn section_lines(file: &Path, except: &[&str]) -> Vec<String> {
     let is_section = |line: &&str| line.trim_start().starts_with('[') && !line.contains("[Nr]");
-    let named = |line: &str| {
-        except
-            .iter()
-            .any(|name| line.split_whitespace().any(|w| w == *name))
-    };
+    let named = |line: &str| except.iter().any(|name| line.split_whitespace().any(|w| w == *name));
     let text = readelf("-SW", file);
-    text.lines()
-        .filter(is_section)
-        .filter(|line| !named(line))
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter(is_section).filter(|line| !named(line)).map(str::to_owned).collect()
 }
 
 fn long(byte: u8) -> Vec<u8> {
@@ -147,27 +126,15 @@ fn executables_run_and_differ_only_in_the_new_sections() {
         let types = long(1);
         embed(&program, &[(".BTF", &types), (".BTF.base", b"base")]).unwrap();
 
-        assert_eq!(
-            section_lines(&program, &[".shstrtab", ".BTF", ".BTF.base"]),
-            sections
-        );
-        assert_eq!(
-            (readelf("-lW", &program), readelf("-sW", &program)),
-            (segments, symbols)
-        );
+        assert_eq!(section_lines(&program, &[".shstrtab", ".BTF", ".BTF.base"]), sections);
+        assert_eq!((readelf("-lW", &program), readelf("-sW", &program)), (segments, symbols));
         for line in section_lines(&program, &[]).split_off(sections.len() + 1) {
-            assert!(
-                line.contains(" PROGBITS        0000000000000000 "),
-                "{line}"
-            );
+            assert!(line.contains(" PROGBITS        0000000000000000 "), "{line}");
             assert!(line.ends_with(" 00      0   0  1"), "{line}");
         }
         // Up to the new bytes, only the file header changed.
         let new = fs::read(&program).unwrap();
-        let start = new
-            .windows(types.len())
-            .position(|window| window == types)
-            .unwrap();
+        let start = new.windows(types.len()).position(|window| window == types).unwrap();
         assert_eq!(new[64..start - 8], old[64..start - 8]);
         assert_eq!(bench.dumped(&program, ".BTF"), types);
         assert_eq!(bench.dumped(&program, ".BTF.base"), b"base");
@@ -190,17 +157,10 @@ fn objects_can_be_linked() {
     assert_eq!(readelf("-rW", &object), relocations);
 
     let (joined, program) = (bench.path("joined.o"), bench.path("program"));
-    assert!(run(Command::new("ld")
-        .arg("-r")
-        .arg("-o")
-        .arg(&joined)
-        .arg(&object)));
+    assert!(run(Command::new("ld").arg("-r").arg("-o").arg(&joined).arg(&object)));
     assert_eq!(bench.dumped(&joined, ".BTF"), long(1));
     for object in [object, joined] {
-        assert!(run(Command::new("gcc")
-            .arg("-o")
-            .arg(&program)
-            .arg(&object)));
+        assert!(run(Command::new("gcc").arg("-o").arg(&program).arg(&object)));
         assert_eq!(output(&mut Command::new(&program)), "answer 42\n");
     }
 }
@@ -213,27 +173,14 @@ fn the_same_content_gives_the_same_file_and_old_space_is_used_again() {
             return;
         };
         let mut results = Vec::new();
-        for bytes in [
-            long(1),
-            long(1),
-            vec![2; 10],
-            long(1),
-            vec![3; 9000],
-            long(1),
-        ] {
-            let edit = Edit {
-                sections: &[(".BTF", &bytes)],
-                remove: &[".BTF.base"],
-            };
+        for bytes in [long(1), long(1), vec![2; 10], long(1), vec![3; 9000], long(1)] {
+            let edit = Edit { sections: &[(".BTF", &bytes)], remove: &[".BTF.base"] };
             edit.apply(&file).unwrap();
             assert_eq!(bench.dumped(&file, ".BTF"), bytes);
             results.push(fs::read(&file).unwrap());
         }
         for same in [1, 3, 5] {
-            assert!(
-                results[same] == results[0],
-                "{name}: run {same} gave other bytes"
-            );
+            assert!(results[same] == results[0], "{name}: run {same} gave other bytes");
         }
     }
 }
@@ -253,10 +200,7 @@ fn sections_that_objcopy_made_are_replaced() {
         }
         let others = section_lines(&file, &[".BTF", ".shstrtab"]);
         for bytes in [vec![1; 100], long(2), vec![3; 9000]] {
-            let edit = Edit {
-                sections: &[(".BTF", &bytes)],
-                remove: &[],
-            };
+            let edit = Edit { sections: &[(".BTF", &bytes)], remove: &[] };
             assert_eq!(edit.apply(&file).unwrap(), [Placement::Replaced]);
             assert_eq!(bench.dumped(&file, ".BTF"), bytes);
             assert_eq!(section_lines(&file, &[".BTF", ".shstrtab"]), others);
@@ -273,10 +217,7 @@ fn a_removed_section_is_gone_for_every_tool() {
             return;
         };
         embed(&file, &[(".BTF.base", b"base"), (".BTF", b"types")]).unwrap();
-        let edit = Edit {
-            sections: &[(".BTF", b"other")],
-            remove: &[".BTF.base"],
-        };
+        let edit = Edit { sections: &[(".BTF", b"other")], remove: &[".BTF.base"] };
         edit.apply(&file).unwrap();
         assert!(!readelf("-SW", &file).contains(".BTF.base"));
         assert_eq!(bench.dumped(&file, ".BTF"), b"other");
@@ -305,12 +246,7 @@ fn a_loaded_section_stays_as_the_program_knows_it() {
         };
         let segments = readelf("-lW", &program);
         let apply = |bytes: &[u8]| {
-            Edit {
-                sections: &[(".BTF", bytes)],
-                remove: &[],
-            }
-            .apply(&program)
-            .unwrap()
+            Edit { sections: &[(".BTF", bytes)], remove: &[] }.apply(&program).unwrap()
         };
         assert_eq!(apply(b"abcdefghijklmnop"), [Placement::Replaced]);
         assert_eq!(readelf("-lW", &program), segments);
@@ -339,11 +275,7 @@ fn relocations_of_old_bytes_do_not_reach_a_linker() {
     assert!(!readelf("-SW", &object).contains(".rela.BTF"));
     for flags in [["-r"].as_slice(), &[]] {
         let linked = bench.path("linked");
-        assert!(run(Command::new("ld")
-            .args(flags)
-            .arg("-o")
-            .arg(&linked)
-            .arg(&object)));
+        assert!(run(Command::new("ld").args(flags).arg("-o").arg(&linked).arg(&object)));
         assert_eq!(bench.dumped(&linked, ".BTF"), long(1));
     }
 }
@@ -356,10 +288,7 @@ fn more_sections_than_the_header_can_count() {
     let Some(object) = bench.assemble("unit.o", &source) else {
         return;
     };
-    let (sections, symbols) = (
-        section_lines(&object, &[".shstrtab"]),
-        readelf("-sW", &object),
-    );
+    let (sections, symbols) = (section_lines(&object, &[".shstrtab"]), readelf("-sW", &object));
     assert!(sections.len() > 0xff00, "{}", sections.len());
     embed(&object, &[(".BTF", b"types")]).unwrap();
     assert!(section_lines(&object, &[".shstrtab", ".BTF"]) == sections);
@@ -373,26 +302,11 @@ fn more_sections_than_the_header_can_count() {
 fn other_machines() {
     let bench = Bench::new();
     let input = bench.path("unit.s");
-    fs::write(
-        &input,
-        ".globl start\nstart:\n.long start\n.data\n.long start\n",
-    )
-    .unwrap();
-    for triple in [
-        "powerpc",
-        "mips",
-        "sparc",
-        "i386",
-        "arm",
-        "powerpc64",
-        "s390x",
-        "riscv64",
-    ] {
+    fs::write(&input, ".globl start\nstart:\n.long start\n.data\n.long start\n").unwrap();
+    for triple in ["powerpc", "mips", "sparc", "i386", "arm", "powerpc64", "s390x", "riscv64"] {
         let file = bench.path(triple);
         let mut assembler = Command::new("llvm-mc");
-        assembler
-            .arg("-filetype=obj")
-            .arg(format!("-triple={triple}-linux-gnu"));
+        assembler.arg("-filetype=obj").arg(format!("-triple={triple}-linux-gnu"));
         if !run(assembler.arg("-o").arg(&file).arg(&input)) {
             return;
         }
@@ -402,11 +316,7 @@ fn other_machines() {
         for bytes in [long(1), b"types".to_vec(), long(1)] {
             embed(&file, &[(".BTF", &bytes)]).unwrap();
             let dump = format!("--dump-section=.BTF={}", bench.path("dumped").display());
-            if run(Command::new("llvm-objcopy")
-                .arg(dump)
-                .arg(&file)
-                .arg(bench.path("copy")))
-            {
+            if run(Command::new("llvm-objcopy").arg(dump).arg(&file).arg(bench.path("copy"))) {
                 assert_eq!(fs::read(bench.path("dumped")).unwrap(), bytes, "{triple}");
             }
             assert_eq!(section_lines(&file, &[".strtab", ".BTF"]), sections);
@@ -429,10 +339,7 @@ fn a_signed_module_is_refused() {
     bytes.extend_from_slice(b"signature~Module signature appended~\n");
     assert!(has_module_signature(&bytes));
     fs::write(&module, &bytes).unwrap();
-    assert!(matches!(
-        embed(&module, &[(".BTF", b"types")]),
-        Err(EmbedError::Signed)
-    ));
+    assert!(matches!(embed(&module, &[(".BTF", b"types")]), Err(EmbedError::Signed)));
     assert_eq!(fs::read(&module).unwrap(), bytes);
 }
 
@@ -465,10 +372,7 @@ fn attributes_and_links_are_kept() {
     let stale = std::time::SystemTime::UNIX_EPOCH;
     for mode in [0o6751, 0o444, 0o755] {
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
-        fs::File::open(&program)
-            .unwrap()
-            .set_modified(stale)
-            .unwrap();
+        fs::File::open(&program).unwrap().set_modified(stale).unwrap();
         embed(&program, &[(".BTF", b"types")]).unwrap();
         assert_ne!(program.metadata().unwrap().modified().unwrap(), stale);
         assert_eq!(attributes(&program).0 & 0o7777, mode);
@@ -479,10 +383,7 @@ fn attributes_and_links_are_kept() {
 fn failures_name_the_path_and_change_nothing() {
     let bench = Bench::new();
     let sections: &[(&str, &[u8])] = &[(".BTF", b"types")];
-    for (name, content) in [
-        ("text", Some("not an ELF file".as_bytes())),
-        ("missing", None),
-    ] {
+    for (name, content) in [("text", Some("not an ELF file".as_bytes())), ("missing", None)] {
         let path = bench.path(name);
         if let Some(content) = content {
             fs::write(&path, content).unwrap();
@@ -493,14 +394,8 @@ fn failures_name_the_path_and_change_nothing() {
             None => assert!(error.to_string().contains(path.to_str().unwrap())),
         }
     }
-    assert!(matches!(
-        embed(bench.0.path(), sections),
-        Err(EmbedError::NotAFile(_))
-    ));
-    assert!(matches!(
-        embed(Path::new("/dev/null"), sections),
-        Err(EmbedError::NotAFile(_))
-    ));
+    assert!(matches!(embed(bench.0.path(), sections), Err(EmbedError::NotAFile(_))));
+    assert!(matches!(embed(Path::new("/dev/null"), sections), Err(EmbedError::NotAFile(_))));
     assert_eq!(bench.names(), ["text"]);
 
     let Some(program) = bench.compile("program", PROGRAM, &[]) else {
@@ -509,17 +404,10 @@ fn failures_name_the_path_and_change_nothing() {
     let (old, names) = (fs::read(&program).unwrap(), bench.names());
     fs::set_permissions(bench.0.path(), fs::Permissions::from_mode(0o555)).unwrap();
     if fs::write(bench.path("probe"), b"").is_ok() {
-        writeln!(
-            std::io::stderr(),
-            "SKIPPED: unwritable folder: root may write anywhere"
-        )
-        .unwrap();
+        writeln!(std::io::stderr(), "SKIPPED: unwritable folder: root may write anywhere").unwrap();
         return;
     }
     let error = embed(&program, sections).unwrap_err();
-    assert!(
-        error.to_string().contains(program.to_str().unwrap()),
-        "{error}"
-    );
+    assert!(error.to_string().contains(program.to_str().unwrap()), "{error}");
     assert_eq!((fs::read(&program).unwrap(), bench.names()), (old, names));
 }

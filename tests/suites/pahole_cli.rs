@@ -25,30 +25,15 @@ fn versions() {
         .args("--numeric_version")
         .succeeds()
         .stdout("132\n");
-    Test::new()
-        .args("pahole --version")
-        .succeeds()
-        .stdout("v1.32\n")
-        .stderr("");
+    Test::new().args("pahole --version").succeeds().stdout("v1.32\n").stderr("");
     let devel = format!("v1.32-btfcache-{}\n", env!("CARGO_PKG_VERSION"));
-    Test::pahole()
-        .args("--devel_version")
-        .succeeds()
-        .stdout(&devel);
+    Test::pahole().args("--devel_version").succeeds().stdout(&devel);
 }
 
 #[test]
 fn help() {
-    Test::pahole()
-        .args("--help")
-        .succeeds()
-        .stdout_has("Usage: pahole -J")
-        .stderr("");
-    Test::new()
-        .args("pahole --usage")
-        .succeeds()
-        .stdout_has("Usage: pahole -J")
-        .stderr("");
+    Test::pahole().args("--help").succeeds().stdout_has("Usage: pahole -J").stderr("");
+    Test::new().args("pahole --usage").succeeds().stdout_has("Usage: pahole -J").stderr("");
 }
 
 #[test]
@@ -57,26 +42,16 @@ fn refused_by_name_with_64() {
         "pahole: '--sizes' prints data structures, which btfcache does not do; call the pahole of \
          the dwarves package\n",
     );
-    Test::new()
-        .args("pahole -C list_head vmlinux")
-        .fails(64)
-        .stderr_has("pahole: '-C' prints");
-    Test::pahole()
-        .args("vmlinux")
-        .fails(64)
-        .stderr_has("without '--btf_encode'");
+    Test::new().args("pahole -C list_head vmlinux").fails(64).stderr_has("pahole: '-C' prints");
+    Test::pahole().args("vmlinux").fails(64).stderr_has("without '--btf_encode'");
 }
 
 #[test]
 fn unknown_option_is_64_with_a_usage_line() {
-    Test::pahole()
-        .args("-J --foo vmlinux")
-        .fails(64)
-        .stdout("")
-        .stderr(
-            "pahole: unrecognized option '--foo'\n\
+    Test::pahole().args("-J --foo vmlinux").fails(64).stdout("").stderr(
+        "pahole: unrecognized option '--foo'\n\
          Try `pahole --help' or `pahole --usage' for more information.\n",
-        );
+    );
 }
 
 #[test]
@@ -217,11 +192,7 @@ fn supported_features_are_those_of_pahole() {
     let (_, expected) = observe(&reference, &["--supported_btf_features"]);
     let expected = expected.replace("layout,", "");
     let expected = expected.replace("force_cu_merging", "layout,force_cu_merging");
-    Test::pahole()
-        .args("--supported_btf_features")
-        .succeeds()
-        .stdout(&expected)
-        .stderr("");
+    Test::pahole().args("--supported_btf_features").succeeds().stdout(&expected).stderr("");
 }
 
 /// A unit in whose BTF most features show.
@@ -249,12 +220,7 @@ fn features_mean_what_pahole_takes_them_for() {
     let encode = |options: &[&str]| {
         let out = directory.path().join("out");
         let detached = format!("--btf_encode_detached={}", out.display());
-        let words = [
-            &["-J", detached.as_str()],
-            options,
-            &[object.to_str().unwrap()],
-        ]
-        .concat();
+        let words = [&["-J", detached.as_str()], options, &[object.to_str().unwrap()]].concat();
         assert_eq!(observe(&reference, &words).0, Some(0), "{options:?}");
         fs::read(out).unwrap()
     };
@@ -282,11 +248,7 @@ fn features_mean_what_pahole_takes_them_for() {
     ] {
         let options: Vec<&str> = line.split_whitespace().collect();
         let list = format!("--btf_features={}", features_of(&options));
-        assert_eq!(
-            encode(&options),
-            encode(&[&list]),
-            "{line} was read as {list}"
-        );
+        assert_eq!(encode(&options), encode(&[&list]), "{line} was read as {list}");
     }
 }
 
@@ -296,9 +258,7 @@ fn features_of(options: &[&str]) -> String {
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     match cli::parse(Dialect::Pahole, &words, &Environment::default()) {
         Ok(commands::Command::Encode(request)) => {
-            let on = Feature::ALL
-                .into_iter()
-                .filter(|&it| request.options.features.has(it));
+            let on = Feature::ALL.into_iter().filter(|&it| request.options.features.has(it));
             on.map(Feature::name).collect::<Vec<_>>().join(",")
         }
         other => panic!("{options:?}: {other:?}"),
@@ -308,10 +268,7 @@ fn features_of(options: &[&str]) -> String {
 /// Compiles two units into one file, if there is a compiler.
 fn object_that_shows_features(directory: &Path) -> Option<PathBuf> {
     let cc = |arguments: &[&str]| {
-        let run = Command::new("cc")
-            .args(arguments)
-            .current_dir(directory)
-            .output();
+        let run = Command::new("cc").args(arguments).current_dir(directory).output();
         run.is_ok_and(|output| output.status.success())
     };
     fs::write(directory.join("one.c"), SHOWS_FEATURES).unwrap();

@@ -57,37 +57,26 @@ fn twice_is_once_and_back_again_does_not_grow() {
 fn a_removed_section_leaves_an_inactive_header_that_is_used_again() {
     let old = Sample::new(ELF64, false).build();
     let both = embedded(&old, &[(".BTF", b"types"), (".BTF.base", b"base")]);
-    let edit = Edit {
-        sections: &[(".BTF", b"other")],
-        remove: &[".BTF.base", ".nowhere"],
-    };
+    let edit = Edit { sections: &[(".BTF", b"other")], remove: &[".BTF.base", ".nowhere"] };
     let (one, placements) = edited(&both, &edit).unwrap();
     assert_eq!(placements, [Placement::Replaced]);
     assert_eq!(section(&one, ".BTF").unwrap().2, b"other");
     assert_eq!(section(&one, ".BTF.base"), None);
     assert_eq!(sections(&one)[4].1, SectionHeader::default());
     assert_eq!(edited(&one, &edit).unwrap().0, one);
-    assert_eq!(
-        embedded(&one, &[(".BTF", b"types"), (".BTF.base", b"base")]),
-        both
-    );
+    assert_eq!(embedded(&one, &[(".BTF", b"types"), (".BTF.base", b"base")]), both);
 }
 
 #[test]
 fn removing_what_is_not_there_changes_nothing() {
     let old = Sample::new(ELF64, false).build();
-    let edit = Edit {
-        sections: &[],
-        remove: &[".BTF"],
-    };
+    let edit = Edit { sections: &[], remove: &[".BTF"] };
     assert_eq!(edited(&old, &edit).unwrap(), (old, Vec::new()));
 }
 
 #[test]
 fn a_section_in_the_middle_is_overwritten_if_it_fits_else_moved() {
-    let sample = Sample::new(ELF64, false)
-        .with(".BTF", 0, b"0123456789")
-        .with(".last", 0, b"end");
+    let sample = Sample::new(ELF64, false).with(".BTF", 0, b"0123456789").with(".last", 0, b"end");
     let old = sample.build();
     let at = section(&old, ".BTF").unwrap().1.offset;
     let less = embedded(&old, &[(".BTF", b"abc")]);
@@ -96,10 +85,7 @@ fn a_section_in_the_middle_is_overwritten_if_it_fits_else_moved() {
     assert_eq!(less.len(), old.len());
     let more = embedded(&old, &[(".BTF", &long(7))]);
     assert_eq!(section(&more, ".BTF").unwrap().2, long(7));
-    assert_eq!(
-        section(&more, ".last").unwrap(),
-        section(&old, ".last").unwrap()
-    );
+    assert_eq!(section(&more, ".last").unwrap(), section(&old, ".last").unwrap());
     assert_eq!(embedded(&more, &[(".BTF", &long(7))]), more);
     let again = embedded(&more, &[(".BTF", b"abc")]);
     assert_eq!(embedded(&again, &[(".BTF", &long(7))]), more);
@@ -109,44 +95,28 @@ fn a_section_in_the_middle_is_overwritten_if_it_fits_else_moved() {
 fn a_loaded_section_is_overwritten_only_by_as_many_bytes() {
     for format in FORMATS {
         let mut sample = Sample::new(format, true).with(".late", 0, b"end");
-        sample.sections.insert(
-            1,
-            Sample::new(format, true)
-                .with(".BTF", ALLOC, b"12345")
-                .sections[2]
-                .clone(),
-        );
+        sample
+            .sections
+            .insert(1, Sample::new(format, true).with(".BTF", ALLOC, b"12345").sections[2].clone());
         sample.sections[1].1.address = 0x1000;
         sample.loaded = 2;
         let old = sample.build();
         let at = section(&old, ".BTF").unwrap().1.offset as usize;
 
-        let edit = Edit {
-            sections: &[(".BTF", b"abcde")],
-            remove: &[],
-        };
+        let edit = Edit { sections: &[(".BTF", b"abcde")], remove: &[] };
         let (same, placements) = edited(&old, &edit).unwrap();
         assert_eq!(placements, [Placement::Replaced]);
-        assert_eq!(
-            section(&same, ".BTF").unwrap().1,
-            section(&old, ".BTF").unwrap().1
-        );
+        assert_eq!(section(&same, ".BTF").unwrap().1, section(&old, ".BTF").unwrap().1);
         let mut expected = old.clone();
         expected[at..at + 5].copy_from_slice(b"abcde");
         assert_eq!(same, expected);
 
         for bytes in [b"abc".as_slice(), &long(7)] {
-            let edit = Edit {
-                sections: &[(".BTF", bytes)],
-                remove: &[],
-            };
+            let edit = Edit { sections: &[(".BTF", bytes)], remove: &[] };
             let (new, placements) = edited(&old, &edit).unwrap();
             assert_eq!(placements, [Placement::Detached]);
             let (index, header, found) = section(&new, ".BTF").unwrap();
-            assert_eq!(
-                (index, header.flags, header.address, found),
-                (2, 0, 0, bytes.to_vec())
-            );
+            assert_eq!((index, header.flags, header.address, found), (2, 0, 0, bytes.to_vec()));
             assert_eq!(new[at..at + 5], *b"12345");
             assert_eq!(edited(&new, &edit).unwrap().0, new);
         }
@@ -159,14 +129,7 @@ fn a_removed_loaded_section_stays_in_the_segment() {
     sample.loaded = 2;
     let old = sample.build();
     let at = section(&old, ".debug").unwrap().1.offset as usize;
-    let (new, _) = edited(
-        &old,
-        &Edit {
-            sections: &[],
-            remove: &[".debug"],
-        },
-    )
-    .unwrap();
+    let (new, _) = edited(&old, &Edit { sections: &[], remove: &[".debug"] }).unwrap();
     assert_eq!(section(&new, ".debug"), None);
     assert_eq!(new[at..at + 5], *b"dwarf");
     assert_eq!(section(&new, ".shstrtab").unwrap().0, 3);
@@ -187,15 +150,8 @@ fn bytes_after_the_section_table_are_kept() {
 
 #[test]
 fn relocations_of_replaced_bytes_go() {
-    let mut sample = Sample::new(ELF64, false)
-        .with(".BTF", 0, b"types")
-        .with(".rela.BTF", 0, b"r");
-    *sample.last() = SectionHeader {
-        kind: elf::SHT_RELA.0,
-        info: 3,
-        size: 1,
-        ..*sample.last()
-    };
+    let mut sample = Sample::new(ELF64, false).with(".BTF", 0, b"types").with(".rela.BTF", 0, b"r");
+    *sample.last() = SectionHeader { kind: elf::SHT_RELA.0, info: 3, size: 1, ..*sample.last() };
     let sample = sample.with(".rela.text", 0, b"r");
     let new = embedded(&sample.build(), &[(".BTF", b"other")]);
     assert_eq!(section(&new, ".rela.BTF"), None);
@@ -205,9 +161,7 @@ fn relocations_of_replaced_bytes_go() {
 
 #[test]
 fn a_second_section_of_the_name_is_removed() {
-    let sample = Sample::new(ELF64, false)
-        .with(".BTF", 0, b"one")
-        .with(".BTF", 0, b"two");
+    let sample = Sample::new(ELF64, false).with(".BTF", 0, b"one").with(".BTF", 0, b"two");
     let new = embedded(&sample.build(), &[(".BTF", b"three")]);
     let names: Vec<_> = sections(&new).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, [".text", ".debug", ".BTF", "", ".shstrtab"]);
@@ -227,18 +181,13 @@ fn a_compressed_or_empty_section_becomes_a_plain_one() {
 
 #[test]
 fn a_section_that_shares_its_bytes_is_not_overwritten() {
-    let sample = Sample::new(ELF64, false)
-        .with(".BTF", 0, b"0123456789")
-        .with(".last", 0, b"end");
+    let sample = Sample::new(ELF64, false).with(".BTF", 0, b"0123456789").with(".last", 0, b"end");
     let mut file = sample.build();
     let victim = section(&file, ".text").unwrap().1;
     let headers = crate::embed::image::read_headers(file.as_slice(), file.len() as u64).unwrap();
     let image = Image::parse(&headers).unwrap();
     let at = image.header.section_offset as usize + 3 * 64;
-    let aliased = SectionHeader {
-        offset: victim.offset,
-        ..image.sections.get(3).unwrap()
-    };
+    let aliased = SectionHeader { offset: victim.offset, ..image.sections.get(3).unwrap() };
     file[at..at + 64].copy_from_slice(&aliased.encode(ELF64).unwrap());
     let new = embedded(&file, &[(".BTF", b"abc")]);
     assert_eq!(section(&new, ".text").unwrap().2, b"instructions");
@@ -249,10 +198,7 @@ fn a_section_that_shares_its_bytes_is_not_overwritten() {
 fn a_name_that_is_the_end_of_another_is_shared() {
     let old = Sample::new(ELF64, false).with(".rel.BTF", 0, b"x").build();
     let new = embedded(&old, &[(".BTF", b"types")]);
-    assert_eq!(
-        section(&new, ".shstrtab").unwrap().2,
-        section(&old, ".shstrtab").unwrap().2
-    );
+    assert_eq!(section(&new, ".shstrtab").unwrap().2, section(&old, ".shstrtab").unwrap().2);
     assert_eq!(section(&new, ".BTF").unwrap().2, b"types");
 }
 
@@ -271,10 +217,7 @@ fn more_sections_than_the_header_can_count() {
         assert_eq!(section(&new, ".BTF").unwrap().0, 0xfeff);
         let more = embedded(&new, &[(".BTF", b"types"), (".BTF.base", b"base")]);
         assert_eq!(section(&more, ".BTF.base").unwrap().0, 0xff00);
-        assert_eq!(
-            embedded(&more, &[(".BTF", b"types"), (".BTF.base", b"base")]),
-            more
-        );
+        assert_eq!(embedded(&more, &[(".BTF", b"types"), (".BTF.base", b"base")]), more);
     }
 }
 
@@ -282,9 +225,7 @@ fn more_sections_than_the_header_can_count() {
 fn requests_that_cannot_be_met() {
     let file = Sample::new(ELF64, false).build();
     let error = |sections: &[(&str, &[u8])], remove: &[&str]| {
-        edited(&file, &Edit { sections, remove })
-            .unwrap_err()
-            .to_string()
+        edited(&file, &Edit { sections, remove }).unwrap_err().to_string()
     };
     assert!(error(&[("", b"x")], &[]).contains("not a section name"));
     assert!(error(&[("a\0b", b"x")], &[]).contains("not a section name"));
@@ -300,63 +241,26 @@ fn damaged_files_are_told_apart() {
     let error = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut file = good.clone();
         change(&mut file);
-        edited(
-            &file,
-            &Edit {
-                sections: &[(".BTF", b"x")],
-                remove: &[],
-            },
-        )
-        .unwrap_err()
+        edited(&file, &Edit { sections: &[(".BTF", b"x")], remove: &[] }).unwrap_err()
     };
     let set = |at: usize, bytes: &'static [u8]| {
         move |file: &mut Vec<u8>| file[at..at + bytes.len()].copy_from_slice(bytes)
     };
     assert!(matches!(error(&|file| file.clear()), EmbedError::NotElf));
-    assert!(matches!(
-        error(&|file| file.truncate(63)),
-        EmbedError::NotElf
-    ));
+    assert!(matches!(error(&|file| file.truncate(63)), EmbedError::NotElf));
     assert!(matches!(error(&set(0, b"MZ")), EmbedError::NotElf));
-    assert!(matches!(
-        error(&set(40, &[0; 8])),
-        EmbedError::NoSectionTable
-    ));
-    assert!(matches!(
-        error(&set(40, &[0xff; 8])),
-        EmbedError::Table { .. }
-    ));
-    assert!(matches!(
-        error(&|file| file.truncate(200)),
-        EmbedError::Table { .. }
-    ));
-    assert!(matches!(
-        error(&set(54, &[1])),
-        EmbedError::Header {
-            field: "e_phentsize",
-            ..
-        }
-    ));
-    assert!(matches!(
-        error(&set(58, &[1])),
-        EmbedError::Header {
-            field: "e_shentsize",
-            ..
-        }
-    ));
+    assert!(matches!(error(&set(40, &[0; 8])), EmbedError::NoSectionTable));
+    assert!(matches!(error(&set(40, &[0xff; 8])), EmbedError::Table { .. }));
+    assert!(matches!(error(&|file| file.truncate(200)), EmbedError::Table { .. }));
+    assert!(matches!(error(&set(54, &[1])), EmbedError::Header { field: "e_phentsize", .. }));
+    assert!(matches!(error(&set(58, &[1])), EmbedError::Header { field: "e_shentsize", .. }));
     assert!(matches!(error(&set(62, &[0])), EmbedError::NoSectionNames));
     assert!(matches!(error(&set(62, &[1])), EmbedError::NoSectionNames));
     assert!(matches!(error(&set(62, &[9])), EmbedError::NoSectionNames));
     // The size of the only segment, the name and the offset of section 1.
-    assert!(matches!(
-        error(&set(64 + 32, &[0xff; 8])),
-        EmbedError::Segment { index: 0, .. }
-    ));
+    assert!(matches!(error(&set(64 + 32, &[0xff; 8])), EmbedError::Segment { index: 0, .. }));
     let table = good.len() - 4 * 64;
-    assert!(matches!(
-        error(&set(table + 64, &[99])),
-        EmbedError::SectionName { index: 1, .. }
-    ));
+    assert!(matches!(error(&set(table + 64, &[99])), EmbedError::SectionName { index: 1, .. }));
     let section = error(&set(table + 64 + 24, &[0xff; 8]));
     assert!(matches!(section, EmbedError::Section { index: 1, .. }));
     assert!(section.to_string().contains("`.text`"));
@@ -371,10 +275,7 @@ fn a_32_bit_file_does_not_grow_beyond_4_gib() {
         crate::embed::image::read_headers(bytes.as_slice(), bytes.len() as u64).unwrap();
     headers.length = u64::from(u32::MAX) - 10;
     let image = Image::parse(&headers).unwrap();
-    let edit = Edit {
-        sections: &[(".BTF", b"types")],
-        remove: &[],
-    };
+    let edit = Edit { sections: &[(".BTF", b"types")], remove: &[] };
     assert!(matches!(plan(&image, &edit), Err(EmbedError::TooLarge)));
 }
 
@@ -427,18 +328,12 @@ fn damage_gives_an_error_or_a_file_that_is_whole() {
     let mut good = 0;
     for format in FORMATS {
         let sample = Sample::new(format, true).with(".BTF", 0, b"0123456789");
-        let file = sample
-            .with(".BTF.base", 0, b"base")
-            .with(".last", 0, b"end")
-            .build();
+        let file = sample.with(".BTF.base", 0, b"base").with(".last", 0, b"end").build();
         let tail = 7 * format.section_header_size() + 60;
         for _ in 0..2000 {
             let file = damaged(&file, tail, &mut random);
             let bytes = long(9)[..random.below(30)].to_vec();
-            let edit = Edit {
-                sections: &[(".BTF", &bytes)],
-                remove: &[".BTF.base"],
-            };
+            let edit = Edit { sections: &[(".BTF", &bytes)], remove: &[".BTF.base"] };
             let Ok((new, _)) = edited(&file, &edit) else {
                 continue;
             };
@@ -449,10 +344,7 @@ fn damage_gives_an_error_or_a_file_that_is_whole() {
             check_with_object(&new, &bytes);
         }
     }
-    assert!(
-        good > 1000,
-        "only {good} of the damaged files could be edited"
-    );
+    assert!(good > 1000, "only {good} of the damaged files could be edited");
 }
 
 /// The crate `object` wants aligned program headers, which damage may have moved.

@@ -1,0 +1,3 @@
+//! The BTF format: kinds, records, images (spec/btf-and-dedup section 1).
+
+pub mod kind;

@@ -1,0 +1,8 @@
+//! The one reader of DWARF: units, abbreviations, DIEs, location expressions.
+
+pub mod cursor;
+pub mod die;
+pub mod location;
+pub mod sections;
+pub mod template;
+pub mod unit;

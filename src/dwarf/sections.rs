@@ -1,0 +1,146 @@
+//! The DWARF of one ELF file: which sections there are, and their bytes, relocated if need be.
+
+use anyhow::{Context, Result};
+
+use super::unit::{self, UnitHeader};
+use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
+use crate::names::Names;
+use crate::options::Options;
+use crate::relocate;
+
+/// Everything that decoding a unit reads from. `.debug_info` and the location lists stay in the
+/// file and are read piece by piece, so that memory does not grow with their size.
+#[derive(Debug)]
+pub struct Dwarf {
+    /// The file itself.
+    pub elf: ElfFile,
+    /// `.debug_info`.
+    pub info: SectionData,
+    /// The units of `.debug_info`, in file order.
+    pub units: Vec<UnitHeader>,
+    /// `.debug_abbrev`.
+    pub abbreviations: Vec<u8>,
+    /// `.debug_str`.
+    pub names: Names,
+    /// `.debug_line_str`.
+    pub line_strings: Vec<u8>,
+    /// `.debug_str_offsets`.
+    pub string_offsets: Vec<u8>,
+    /// `.debug_addr`.
+    pub addresses: Vec<u8>,
+    /// `.debug_loclists` (DWARF 5).
+    pub location_lists: SectionData,
+    /// `.debug_loc` (DWARF 2 to 4).
+    pub old_location_lists: SectionData,
+    /// Address that each section is taken to have: its own, or in a relocatable file one made up
+    /// so that allocated sections do not overlap (spec/encoding 1.1.7).
+    pub section_addresses: Vec<u64>,
+}
+
+impl Dwarf {
+    /// Reads the DWARF of `elf`; `None` if there is no `.debug_info`.
+    ///
+    /// # Errors
+    /// When a section or unit header is damaged.
+    pub fn load(
+        elf: ElfFile,
+        symbols: Option<&SymbolTable>,
+        options: &Options,
+    ) -> Result<Option<Self>> {
+        let Some(info_section) = find(&elf, "info") else {
+            return Ok(None);
+        };
+        let loader = Loader { layout: relocate::layout(&elf), elf: &elf, symbols };
+        let linked = !elf.target().is_relocatable();
+        let ((names, info), rest) = rayon::join(
+            || (loader.names(linked, options), loader.info(info_section)),
+            || loader.rest(),
+        );
+        let (names, (info, units), rest) = (names?, info?, rest?);
+        let [abbreviations, line_strings, string_offsets, addresses] = rest.small;
+        let [location_lists, old_location_lists] = rest.lists;
+        let section_addresses = loader.layout;
+        Ok(Some(Self {
+            info,
+            units,
+            abbreviations,
+            names,
+            line_strings,
+            string_offsets,
+            addresses,
+            location_lists,
+            old_location_lists,
+            section_addresses,
+            elf,
+        }))
+    }
+}
+
+struct Rest {
+    small: [Vec<u8>; 4],
+    lists: [SectionData; 2],
+}
+
+struct Loader<'a> {
+    elf: &'a ElfFile,
+    symbols: Option<&'a SymbolTable>,
+    layout: Vec<u64>,
+}
+
+impl Loader<'_> {
+    fn names(&self, linked: bool, options: &Options) -> Result<Names> {
+        let strings = self.bytes("str")?;
+        Ok(Names::new(strings, linked, options.kabi_prefix.as_deref()))
+    }
+
+    fn info(&self, section: &Section) -> Result<(SectionData, Vec<UnitHeader>)> {
+        let info = self.data(section)?;
+        let units = unit::list(self.elf, &info)?;
+        Ok((info, units))
+    }
+
+    fn rest(&self) -> Result<Rest> {
+        Ok(Rest {
+            small: [
+                self.bytes("abbrev")?,
+                self.bytes("line_str")?,
+                self.bytes("str_offsets")?,
+                self.bytes("addr")?,
+            ],
+            lists: [self.list("loclists")?, self.list("loc")?],
+        })
+    }
+
+    fn list(&self, name: &str) -> Result<SectionData> {
+        match find(self.elf, name) {
+            Some(section) => self.data(section),
+            None => Ok(SectionData::Memory(Vec::new())),
+        }
+    }
+
+    fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+        match self.list(name)? {
+            SectionData::Memory(bytes) => Ok(bytes),
+            SectionData::InFile { .. } => {
+                let section = find(self.elf, name).expect("it was just found");
+                Ok(self.elf.bytes(section)?)
+            }
+        }
+    }
+
+    fn data(&self, section: &Section) -> Result<SectionData> {
+        let name = String::from_utf8_lossy(&section.name).into_owned();
+        if !self.elf.target().is_relocatable() {
+            return self.elf.data(section).with_context(|| format!("failed to read `{name}`"));
+        }
+        relocate::section(self.elf, section, self.symbols, &self.layout)
+            .with_context(|| format!("failed to relocate `{name}`"))
+    }
+}
+
+/// The debug section of this name, plain or in the older compressed form.
+fn find<'a>(elf: &'a ElfFile, name: &str) -> Option<&'a Section> {
+    elf.section(&format!(".debug_{name}"))
+        .filter(|section| section.has_bytes())
+        .or_else(|| elf.section(&format!(".zdebug_{name}")))
+}

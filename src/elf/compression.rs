@@ -1,0 +1,78 @@
+//! Undoes `SHF_COMPRESSED` (zlib, zstd) and the older `.zdebug` form.
+//!
+//! Memory grows with what really comes out of the stream, never with what a header claims.
+
+use std::io::Read;
+
+use object::elf::CompressionType;
+
+use super::{ElfError, ElfFile, Section};
+
+/// A section that claims to be larger than this when decompressed is refused. Changing it changes
+/// which inputs are accepted, nothing else.
+const MAX_SIZE: u64 = 16 << 30;
+
+/// Reads a section whose contents start with an `Elf32_Chdr`/`Elf64_Chdr` (gABI, chapter 4).
+pub(super) fn standard(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
+    let stored = read_stored(elf, section)?;
+    let header_size = if elf.target().is_64 { 24 } else { 12 };
+    if stored.len() < header_size {
+        return Err(section.error("compression header is cut off"));
+    }
+    let big = elf.target().big_endian;
+    let method = word(&stored[..4], big);
+    let size =
+        if elf.target().is_64 { word(&stored[8..16], big) } else { word(&stored[4..8], big) };
+    let body = &stored[header_size..];
+    match CompressionType(method as u32) {
+        object::elf::ELFCOMPRESS_ZLIB => zlib(section, body, size),
+        object::elf::ELFCOMPRESS_ZSTD => zstd(section, body, size),
+        _ => Err(section.error(format!("unknown compression method {method}"))),
+    }
+}
+
+/// Reads a `.zdebug` section: "ZLIB", a big-endian 64-bit size, a zlib stream.
+pub(super) fn gnu(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
+    let stored = read_stored(elf, section)?;
+    match stored.strip_prefix(b"ZLIB") {
+        Some(rest) if rest.len() >= 8 => zlib(section, &rest[8..], word(&rest[..8], true)),
+        _ => Ok(stored),
+    }
+}
+
+fn read_stored(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
+    let size = usize::try_from(section.size).map_err(|_| section.error("is too large"))?;
+    let mut stored = vec![0; size];
+    elf.read_at(section.offset, &mut stored)?;
+    Ok(stored)
+}
+
+fn word(bytes: &[u8], big_endian: bool) -> u64 {
+    let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
+    if big_endian { bytes.iter().fold(0, fold) } else { bytes.iter().rev().fold(0, fold) }
+}
+
+fn zlib(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
+    drain(section, flate2::read::ZlibDecoder::new(body), size)
+}
+
+fn zstd(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
+    let decoder = ruzstd::decoding::StreamingDecoder::new(body)
+        .map_err(|error| section.error(format!("damaged zstd stream: {error}")))?;
+    drain(section, decoder, size)
+}
+
+fn drain(section: &Section, stream: impl Read, size: u64) -> Result<Vec<u8>, ElfError> {
+    if size > MAX_SIZE {
+        return Err(section.error(format!("claims to decompress to {size} bytes")));
+    }
+    let mut bytes = Vec::new();
+    stream
+        .take(size)
+        .read_to_end(&mut bytes)
+        .map_err(|error| section.error(format!("damaged compressed data: {error}")))?;
+    if bytes.len() as u64 != size {
+        return Err(section.error(format!("decompresses to {} bytes, not {size}", bytes.len())));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,228 @@
+//! Reads an ELF file: headers, sections, symbols. Takes a path, gives owned pieces; never maps the
+//! file, so that a file cut short under us is an error and not a signal.
+
+mod compression;
+mod section;
+mod symbols;
+
+use std::fmt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use fs_err::File;
+use object::Endianness;
+use object::elf::{FileClass, FileHeader32, FileHeader64, FileType, Machine};
+use object::read::elf::{FileHeader, SectionHeader};
+use object::read::{ReadCache, ReadRef};
+
+pub use section::{Section, SectionData};
+pub use symbols::{Symbol, SymbolTable};
+
+/// What is wrong with an ELF file. The path is added by the caller.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ElfError {
+    /// The file could not be opened or read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// The path names something that is not a regular file.
+    #[error("not a regular file")]
+    NotAFile,
+    /// The file does not start with the ELF magic.
+    #[error("not an ELF file")]
+    NotElf,
+    /// A header or table is damaged.
+    #[error("damaged ELF file: {0}")]
+    Damaged(String),
+    /// A section reaches beyond the end of the file or cannot be decompressed.
+    #[error("section `{section}` (offset {offset:#x}, size {size:#x}): {what}")]
+    Section {
+        /// Name of the section.
+        section: String,
+        /// File offset of the section.
+        offset: u64,
+        /// Size of the section in the file.
+        size: u64,
+        /// What went wrong.
+        what: String,
+    },
+}
+
+impl From<object::read::Error> for ElfError {
+    fn from(error: object::read::Error) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
+/// The facts of the ELF header that decoding depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Byte order of everything in the file.
+    pub big_endian: bool,
+    /// ELF class: 64-bit or 32-bit; also the size of a pointer.
+    pub is_64: bool,
+    /// `e_machine`.
+    pub machine: Machine,
+    /// `e_type`.
+    pub kind: FileType,
+}
+
+impl Target {
+    /// Size of an address in bytes.
+    #[must_use]
+    pub const fn address_size(self) -> u8 {
+        if self.is_64 { 8 } else { 4 }
+    }
+
+    /// Whether this is a relocatable file (`ET_REL`: .o, .ko).
+    #[must_use]
+    pub fn is_relocatable(self) -> bool {
+        self.kind == object::elf::ET_REL
+    }
+}
+
+/// An open ELF file with its section table.
+pub struct ElfFile {
+    path: PathBuf,
+    file: File,
+    target: Target,
+    sections: Vec<Section>,
+}
+
+impl fmt::Debug for ElfFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ElfFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl ElfFile {
+    /// Opens `path` and reads its section table.
+    ///
+    /// # Errors
+    /// See [`ElfError`]; nothing of the contents of sections is looked at yet.
+    pub fn open(path: &Path) -> Result<Self, ElfError> {
+        // A fifo would block in `open`, so look first.
+        let metadata = fs_err::metadata(path)?;
+        if !metadata.is_file() {
+            return Err(ElfError::NotAFile);
+        }
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let (target, sections) = read_headers(file.file(), size)?;
+        Ok(Self { path: path.to_owned(), file, target, sections })
+    }
+
+    /// The path the file was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Class, byte order, machine and type.
+    #[must_use]
+    pub const fn target(&self) -> Target {
+        self.target
+    }
+
+    /// All sections by index; index 0 is the null section.
+    #[must_use]
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// The first section of this name.
+    #[must_use]
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| section.name == name.as_bytes())
+    }
+
+    /// Fills `buffer` from the file at `offset`.
+    ///
+    /// # Errors
+    /// When the file cannot be read or ends early.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.file.file().read_exact_at(buffer, offset)
+    }
+
+    /// Makes the contents of `section` available: in the file where they lie if they are stored
+    /// as they are, else decompressed in memory.
+    ///
+    /// # Errors
+    /// When the section is compressed in a way that cannot be undone.
+    pub fn data(&self, section: &Section) -> Result<SectionData, ElfError> {
+        section::open(self, section)
+    }
+
+    /// All bytes of `section`, decompressed.
+    ///
+    /// # Errors
+    /// As [`Self::data`], and when the file cannot be read.
+    pub fn bytes(&self, section: &Section) -> Result<Vec<u8>, ElfError> {
+        match self.data(section)? {
+            SectionData::Memory(bytes) => Ok(bytes),
+            SectionData::InFile { offset, size } => {
+                let mut bytes = vec![0; usize::try_from(size).map_err(|_| ElfError::NotElf)?];
+                self.read_at(offset, &mut bytes)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// The symbols of `.symtab`; `None` if there is no such section.
+    ///
+    /// # Errors
+    /// When the table or its strings are damaged.
+    pub fn symbols(&self) -> Result<Option<SymbolTable>, ElfError> {
+        symbols::read(self)
+    }
+}
+
+fn read_headers(file: &std::fs::File, size: u64) -> Result<(Target, Vec<Section>), ElfError> {
+    let mut magic = [0; 5];
+    if size < 16 || file.read_exact_at(&mut magic, 0).is_err() || magic[..4] != object::elf::ELFMAG
+    {
+        return Err(ElfError::NotElf);
+    }
+    let cache = ReadCache::new(file);
+    match FileClass(magic[4]) {
+        object::elf::ELFCLASS32 => read_class::<FileHeader32<Endianness>, _>(&cache, size),
+        object::elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, _>(&cache, size),
+        class => Err(ElfError::Damaged(format!("unknown class {class}"))),
+    }
+}
+
+fn read_class<'data, Elf, R>(data: R, size: u64) -> Result<(Target, Vec<Section>), ElfError>
+where
+    Elf: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = Elf::parse(data)?;
+    let endian = header.endian()?;
+    let target = Target {
+        big_endian: endian == Endianness::Big,
+        is_64: header.is_type_64(),
+        machine: header.e_machine(endian),
+        kind: header.e_type(endian),
+    };
+    let table = header.sections(endian, data)?;
+    let mut sections = Vec::new();
+    for section in table.iter() {
+        let name = table.section_name(endian, section).unwrap_or(b"");
+        sections.push(Section {
+            name: name.to_vec(),
+            kind: section.sh_type(endian),
+            flags: section.sh_flags(endian),
+            address: section.sh_addr(endian).into(),
+            offset: section.sh_offset(endian).into(),
+            size: section.sh_size(endian).into(),
+            link: section.sh_link(endian),
+            info: section.sh_info(endian),
+            entry_size: section.sh_entsize(endian).into(),
+            alignment: section.sh_addralign(endian).into(),
+        });
+    }
+    for section in &sections {
+        section.check_range(size)?;
+    }
+    Ok((target, sections))
+}

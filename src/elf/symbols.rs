@@ -1,0 +1,115 @@
+//! The symbol table `.symtab`, with extended section indices.
+
+use object::elf::SymbolType;
+
+use super::{ElfError, ElfFile, Section};
+
+/// One symbol, in native byte order.
+#[derive(Clone, Copy, Debug)]
+pub struct Symbol {
+    /// Offset of the name in the table's strings.
+    name: u32,
+    /// `st_info & 15`: `STT_FUNC`, `STT_OBJECT`...
+    pub kind: SymbolType,
+    /// Index of the section it is defined in, extended; 0 if undefined. Special indices
+    /// (`SHN_ABS`...) as they are.
+    pub section: u32,
+    /// `st_value`.
+    pub value: u64,
+    /// `st_size`.
+    pub size: u64,
+}
+
+/// All symbols in table order with their names.
+#[derive(Debug, Default)]
+pub struct SymbolTable {
+    symbols: Vec<Symbol>,
+    strings: Vec<u8>,
+}
+
+impl SymbolTable {
+    /// The symbols, in table order.
+    #[must_use]
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.symbols
+    }
+
+    /// The name of `symbol`; empty if it lies outside the strings.
+    #[must_use]
+    pub fn name(&self, symbol: &Symbol) -> &[u8] {
+        let rest = self.strings.get(symbol.name as usize..).unwrap_or(b"");
+        &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
+    }
+}
+
+/// Reads `.symtab` by name, as pahole does (spec/encoding 4.1.1).
+pub(super) fn read(elf: &ElfFile) -> Result<Option<SymbolTable>, ElfError> {
+    let Some(index) = elf.sections().iter().position(is_symbol_table) else {
+        return Ok(None);
+    };
+    let section = &elf.sections()[index];
+    let bytes = elf.bytes(section)?;
+    let strings = match elf.sections().get(section.link as usize) {
+        Some(strings) => elf.bytes(strings)?,
+        None => return Err(section.error("has no string table")),
+    };
+    let extended = match elf.sections().iter().find(|other| is_extension_of(other, index)) {
+        Some(extension) => elf.bytes(extension)?,
+        None => Vec::new(),
+    };
+    let layout = Layout { is_64: elf.target().is_64, big_endian: elf.target().big_endian };
+    let symbols = bytes
+        .chunks_exact(layout.entry_size())
+        .enumerate()
+        .map(|(number, entry)| layout.parse(entry, &extended, number))
+        .collect();
+    Ok(Some(SymbolTable { symbols, strings }))
+}
+
+fn is_symbol_table(section: &Section) -> bool {
+    section.name == b".symtab" && section.kind == object::elf::SHT_SYMTAB
+}
+
+fn is_extension_of(section: &Section, table: usize) -> bool {
+    section.kind == object::elf::SHT_SYMTAB_SHNDX && section.link as usize == table
+}
+
+/// How symbols are laid out in the file at hand.
+#[derive(Clone, Copy)]
+struct Layout {
+    is_64: bool,
+    big_endian: bool,
+}
+
+impl Layout {
+    const fn entry_size(self) -> usize {
+        if self.is_64 { 24 } else { 16 }
+    }
+
+    fn parse(self, entry: &[u8], extended: &[u8], number: usize) -> Symbol {
+        let word = |start: usize, size: usize| {
+            let bytes = entry[start..start + size].iter();
+            let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
+            if self.big_endian { bytes.fold(0, fold) } else { bytes.rev().fold(0, fold) }
+        };
+        let half = |value: u64| u32::try_from(value).expect("at most four bytes were read");
+        let (info, section, value, size) = if self.is_64 {
+            (entry[4], half(word(6, 2)), word(8, 8), word(16, 8))
+        } else {
+            (entry[12], half(word(14, 2)), word(4, 4), word(8, 4))
+        };
+        let section = match section {
+            0xffff => self.extended_index(extended, number),
+            index => index,
+        };
+        Symbol { name: half(word(0, 4)), kind: SymbolType(info & 15), section, value, size }
+    }
+
+    fn extended_index(self, extended: &[u8], number: usize) -> u32 {
+        let Some(bytes) = extended.get(number * 4..number * 4 + 4) else {
+            return 0;
+        };
+        let bytes = bytes.try_into().expect("four bytes");
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+}

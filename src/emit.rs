@@ -1,0 +1,247 @@
+//! Emit: from numbered items to the bytes of a BTF image.
+
+use anyhow::{Result, ensure};
+use hashbrown::HashMap;
+use rayon::prelude::*;
+
+use crate::btf::kind::{Info, KINDS, Kind, MAX_VLEN, kind_of, map_names, map_refs};
+use crate::fragment::Fragment;
+use crate::merge::{Item, NO_UNIT, Numbered, Union};
+use crate::names::{NameId, Names};
+use crate::pool::Ref;
+use crate::select::Chosen;
+
+/// A section with variables.
+#[derive(Clone, Debug)]
+pub struct Datasec {
+    /// Its name.
+    pub name: NameId,
+    /// Variable id, offset and size of each variable, by offset.
+    pub entries: Vec<[u32; 3]>,
+}
+
+/// What an image is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents<'a> {
+    /// Classes and fragments.
+    pub union: &'a Union,
+    /// The items and their ids.
+    pub numbered: &'a Numbered,
+    /// The functions that items refer to.
+    pub functions: &'a [Chosen<'a>],
+    /// Their ids.
+    pub function_ids: &'a [u32],
+    /// The sections that items refer to.
+    pub datasecs: &'a [Datasec],
+    /// All names.
+    pub names: &'a Names,
+}
+
+/// How an image is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// Byte order.
+    pub big_endian: bool,
+    /// With the layout section (rule Y1) and the header that has room for it.
+    pub has_layout: bool,
+}
+
+/// Largest type id that the kernel accepts in a reference.
+const MAX_ID: u32 = 0xf_ffff;
+/// Largest string offset that the kernel accepts.
+const MAX_STRING: usize = 0xff_ffff;
+
+/// Writes the image.
+///
+/// # Errors
+/// When there are more types or strings than the kernel accepts.
+pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
+    let items = &contents.numbered.items;
+    let last_id = contents.numbered.next_id() - 1;
+    ensure!(last_id <= MAX_ID, "{last_id} types: the kernel reads at most {MAX_ID}");
+    let chunk = items.len().div_ceil(rayon::current_num_threads() * 4).max(1024);
+    let records: Vec<Vec<u32>> = items
+        .par_chunks(chunk)
+        .enumerate()
+        .map(|(number, part)| contents.records(part, number * chunk))
+        .collect();
+    let mut strings = Strings::new(contents.names);
+    let mut types = Vec::with_capacity(records.iter().map(|part| part.len() * 4).sum());
+    for mut part in records {
+        let mut start = 0;
+        while start < part.len() {
+            let size = record_words(Info(part[start + 1]));
+            let record = &mut part[start..start + size];
+            map_names(record, |name| strings.offset(NameId(name)));
+            start += size;
+        }
+        append_words(&mut types, &part, format.big_endian);
+    }
+    let strings = strings.bytes;
+    ensure!(strings.len() <= MAX_STRING, "{} bytes of names: too many", strings.len());
+    Ok(image(&types, &strings, format))
+}
+
+/// Words of a record with this second word.
+fn record_words(info: Info) -> usize {
+    let kind = info.kind().expect("records hold only known kinds");
+    3 + kind.info_words() + info.vlen() as usize * kind.element_words()
+}
+
+impl Contents<'_> {
+    /// The records of some items, the first of which is the `first`-th of all. Names are ids yet.
+    fn records(&self, items: &[Item], first: usize) -> Vec<u32> {
+        let mut words = Vec::with_capacity(items.len() * 8);
+        let first_id = self.numbered.first_id + first as u32;
+        let mut variable_id = 0;
+        for (id, &item) in (first_id..).zip(items) {
+            self.record(item, id, &mut variable_id, &mut words);
+        }
+        words
+    }
+
+    fn record(&self, item: Item, id: u32, variable_id: &mut u32, words: &mut Vec<u32>) {
+        match item {
+            Item::Class(_) | Item::Block(_) => self.type_record(item, words),
+            Item::Variable(fragment, variable) => {
+                *variable_id = id;
+                let fragment = self.fragment(fragment);
+                let variable = &fragment.variables[variable as usize];
+                let info = Info::new(Kind::Var, 0, false).0;
+                let ty = self.numbered.reference(fragment.unit, variable.ty);
+                words.extend([variable.name.0, info, ty, u32::from(variable.is_external)]);
+            }
+            Item::VariableTag(fragment, variable, tag) => {
+                let value = self.fragment(fragment).variables[variable as usize].tags[tag as usize];
+                // Tags follow their variable directly, tag by tag.
+                let target = id - tag - 1;
+                tag_record(value, target, -1, words);
+            }
+            Item::Function(function) => {
+                let chosen = &self.functions[function as usize];
+                let name = self.names.inline(chosen.name);
+                let info = Info::new(Kind::Func, 0, false).0;
+                let prototype = Ref::class(chosen.prototype);
+                words.extend([name.0, info, self.numbered.reference(chosen.unit, prototype)]);
+            }
+            Item::FunctionTag(function, value, component) => {
+                tag_record(value, self.function_ids[function as usize], component, words);
+            }
+            Item::Datasec(section) => {
+                let section = &self.datasecs[section as usize];
+                let last = section.entries.last().expect("a section has variables");
+                let info = Info::new(Kind::Datasec, section.entries.len() as u32, false).0;
+                words.extend([section.name.0, info, last[1].wrapping_add(last[2])]);
+                words.extend(section.entries.iter().flatten());
+            }
+        }
+    }
+
+    fn fragment(&self, place: u32) -> &Fragment {
+        &self.union.fragments[place as usize]
+    }
+
+    fn type_record(&self, item: Item, words: &mut Vec<u32>) {
+        let (unit, class) =
+            self.numbered.origin(item).unwrap_or((NO_UNIT, crate::pool::ClassId(0)));
+        let start = words.len();
+        words.extend_from_slice(self.union.pool.record(class));
+        let record = &mut words[start..];
+        debug_assert!(kind_of(record) != Kind::Func && Info(record[1]).vlen() <= MAX_VLEN);
+        map_refs(record, |reference| self.numbered.reference(unit, Ref(reference)));
+    }
+}
+
+fn tag_record(value: NameId, target: u32, component: i32, words: &mut Vec<u32>) {
+    let info = Info::new(Kind::DeclTag, 0, false).0;
+    words.extend([value.0, info, target, component as u32]);
+}
+
+/// The string section: each name once, in order of first use (rule S4).
+struct Strings<'a> {
+    names: &'a Names,
+    bytes: Vec<u8>,
+    offsets: HashMap<u32, u32>,
+}
+
+impl<'a> Strings<'a> {
+    fn new(names: &'a Names) -> Self {
+        Self { names, bytes: vec![0], offsets: HashMap::with_capacity(1 << 16) }
+    }
+
+    fn offset(&mut self, name: NameId) -> u32 {
+        if name.is_none() {
+            return 0;
+        }
+        let Self { names, bytes, offsets } = self;
+        *offsets.entry(name.0).or_insert_with(|| {
+            let offset = bytes.len() as u32;
+            bytes.extend_from_slice(names.bytes(name, &mut [0; 4]));
+            bytes.push(0);
+            offset
+        })
+    }
+}
+
+fn append_words(bytes: &mut Vec<u8>, words: &[u32], big_endian: bool) {
+    if big_endian {
+        bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+    } else {
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    }
+}
+
+/// Puts header, types, layout and strings together (rules F1 to F6).
+fn image(types: &[u8], strings: &[u8], format: Format) -> Vec<u8> {
+    const MAGIC: u32 = 0xeb9f;
+    let layout = if format.has_layout { layout_table() } else { Vec::new() };
+    let header_size: u32 = if format.has_layout { 32 } else { 24 };
+    let (type_size, layout_size) = (types.len() as u32, layout.len() as u32);
+    let first_word = if format.big_endian { MAGIC << 16 | 1 << 8 } else { MAGIC | 1 << 16 };
+    let mut header =
+        vec![first_word, header_size, 0, type_size, type_size + layout_size, strings.len() as u32];
+    if format.has_layout {
+        header.extend([type_size, layout_size]);
+    }
+    let mut bytes =
+        Vec::with_capacity(header.len() * 4 + types.len() + layout.len() + strings.len());
+    append_words(&mut bytes, &header, format.big_endian);
+    bytes.extend_from_slice(types);
+    bytes.extend_from_slice(&layout);
+    bytes.extend_from_slice(strings);
+    bytes
+}
+
+/// For each kind the bytes after its first three words and those of an element (rules Y1, Y2).
+fn layout_table() -> Vec<u8> {
+    let entry = |number: u32| {
+        let kind = Kind::from_number(number);
+        let info = kind.map_or(0, |kind| kind.info_words() * 4) as u8;
+        let element = kind.map_or(0, |kind| kind.element_words() * 4) as u8;
+        [info, element, 0, 0]
+    };
+    (0..KINDS as u32).flat_map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_words_are_in_target_order() {
+        let little = image(&[], &[0], Format { big_endian: false, has_layout: false });
+        assert_eq!(little[..8], [0x9f, 0xeb, 1, 0, 24, 0, 0, 0]);
+        let big = image(&[], &[0], Format { big_endian: true, has_layout: true });
+        assert_eq!(big[..8], [0xeb, 0x9f, 1, 0, 0, 0, 0, 32]);
+        assert_eq!(big.len(), 32 + 80 + 1);
+    }
+
+    #[test]
+    fn layout_has_the_sizes_of_the_kernel_documentation() {
+        let table = layout_table();
+        assert_eq!(table.len(), 80);
+        assert_eq!(table[Kind::Array as usize * 4..][..4], [12, 0, 0, 0]);
+        assert_eq!(table[Kind::Struct as usize * 4..][..4], [0, 12, 0, 0]);
+        assert_eq!(table[Kind::Ptr as usize * 4..][..4], [0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,317 @@
+//! Interns the types of a unit: from records with DIE offsets to classes in the pool.
+//!
+//! A type can be interned once the classes of its structural references are known (nominal ones
+//! need no class, see `pool`), so types are visited depth first. A cycle of structural references
+//! does not occur in C; it is cut at a typedef by name, or with void.
+
+use super::local::{Local, LocalType, Shape, TypeIndex};
+use super::notes::{Note, Notes};
+use crate::btf::kind::{Info, Kind, kind_of, map_refs};
+use crate::dwarf::die::{DieRef, FOREIGN};
+use crate::names::NameId;
+use crate::pool::{ClassId, Namespace, Pool, Ref};
+
+/// A type whose [`Ref`] is not known yet.
+const UNKNOWN: u32 = u32::MAX;
+/// A type that waits for the types it refers to.
+const WAITING: u32 = u32::MAX - 1;
+
+/// What the types of one unit became. Reused from unit to unit.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    /// What a reference to each type is.
+    refs: Vec<u32>,
+    /// The class of each type, `None` for those that have none.
+    classes: Vec<Option<ClassId>>,
+    /// Classes that one type DIE gives besides its own, in id order before it.
+    extra: Vec<(TypeIndex, ClassId)>,
+    stack: Vec<TypeIndex>,
+    record: Vec<u32>,
+}
+
+impl Classes {
+    /// Interns all types of `local`. `local.rank()` must have been called.
+    pub fn intern(&mut self, local: &mut Local, pool: &mut Pool, notes: &mut Notes, base: u64) {
+        self.reset(local);
+        copy_specified_names(local);
+        place_old_bitfields(local);
+        self.name_nominal(local);
+        let mut order = std::mem::take(&mut local.order);
+        for &index in &order {
+            self.visit(index, local, pool, notes, base);
+        }
+        // Aliases and the like are not types of their own.
+        order.retain(|&index| self.classes[index as usize].is_some());
+        self.extra.sort_by_key(|entry| entry.0);
+        local.order = order;
+    }
+
+    fn reset(&mut self, local: &Local) {
+        self.refs.clear();
+        self.refs.resize(local.types.len(), UNKNOWN);
+        self.classes.clear();
+        self.classes.resize(local.types.len(), None);
+        self.extra.clear();
+    }
+
+    /// The class of a type.
+    pub fn class(&self, index: TypeIndex) -> Option<ClassId> {
+        self.classes[index as usize]
+    }
+
+    /// What a reference to the type is.
+    pub fn reference(&self, index: TypeIndex) -> Ref {
+        Ref(self.refs[index as usize])
+    }
+
+    /// Classes that precede that of the type, in id order.
+    pub fn extra(&self, index: TypeIndex) -> impl Iterator<Item = ClassId> + '_ {
+        let start = self.extra.partition_point(|entry| entry.0 < index);
+        let rest = self.extra[start..].iter();
+        rest.take_while(move |entry| entry.0 == index).map(|entry| entry.1)
+    }
+
+    /// Whether any type has [`Self::extra`] classes.
+    pub fn has_extra(&self) -> bool {
+        !self.extra.is_empty()
+    }
+
+    /// What a reference to the DIE at `offset` is: void if that is no type.
+    pub fn resolve(&self, local: &Local, offset: DieRef) -> Ref {
+        if offset == 0 || offset == FOREIGN {
+            return Ref::VOID;
+        }
+        local.index_of(offset).map_or(Ref::VOID, |index| self.reference(index))
+    }
+
+    fn name_nominal(&mut self, local: &Local) {
+        for (ty, reference) in local.types.iter().zip(&mut self.refs) {
+            *reference = match ty.shape {
+                Shape::Void => Ref::VOID.0,
+                Shape::Record => nominal(local.record(*ty)).map_or(UNKNOWN, |found| found.0),
+                _ => UNKNOWN,
+            };
+        }
+    }
+
+    fn visit(
+        &mut self,
+        root: TypeIndex,
+        local: &Local,
+        pool: &mut Pool,
+        notes: &mut Notes,
+        base: u64,
+    ) {
+        if self.classes[root as usize].is_some() {
+            return;
+        }
+        debug_assert!(self.stack.is_empty());
+        self.stack.push(root);
+        while let Some(&index) = self.stack.last() {
+            let is_known = !matches!(self.refs[index as usize], UNKNOWN | WAITING);
+            // A nominal type is visited for its class, never for its reference.
+            if is_known && (index != root || self.classes[index as usize].is_some()) {
+                self.stack.pop();
+                continue;
+            }
+            let waiting = self.stack.len();
+            self.attempt(index, local, notes, base);
+            if self.stack.len() == waiting {
+                self.complete(index, local, pool);
+                self.stack.pop();
+            } else if !is_known {
+                self.refs[index as usize] = WAITING;
+            }
+        }
+    }
+
+    /// Writes the record of a type with resolved references; types it must wait for are pushed.
+    fn attempt(&mut self, index: TypeIndex, local: &Local, notes: &mut Notes, base: u64) {
+        let ty = local.types[index as usize];
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        record.extend_from_slice(local.record(ty));
+        let mut resolve =
+            |offset| self.resolve_or_wait(offset, local, notes, base + u64::from(ty.offset)).0;
+        match ty.shape {
+            Shape::Void => {}
+            Shape::Record => map_refs(&mut record, resolve),
+            Shape::Alias => record[0] = resolve(record[0]),
+            Shape::Array => record[3] = resolve(record[3]),
+            Shape::TaggedPointer => record[2] = resolve(record[2]),
+        }
+        self.record = record;
+    }
+
+    #[inline]
+    fn resolve_or_wait(
+        &mut self,
+        offset: DieRef,
+        local: &Local,
+        notes: &mut Notes,
+        at: u64,
+    ) -> Ref {
+        if offset == 0 {
+            return Ref::VOID;
+        }
+        let Some(index) = local.index_of(offset) else {
+            let is_foreign = offset == FOREIGN;
+            notes
+                .add(if is_foreign { Note::ForeignReference } else { Note::DanglingReference }, at);
+            return Ref::VOID;
+        };
+        match self.refs[index as usize] {
+            UNKNOWN => {
+                self.stack.push(index);
+                Ref::VOID
+            }
+            WAITING => self.cut(index, local, notes, at),
+            known => Ref(known),
+        }
+    }
+
+    /// Breaks the cycle that `index` closes: at a typedef in it by name, else with void.
+    fn cut(&mut self, index: TypeIndex, local: &Local, notes: &mut Notes, at: u64) -> Ref {
+        let cycle_start = self.stack.iter().position(|&other| other == index).unwrap_or(0);
+        let waits = |other: &&TypeIndex| self.refs[**other as usize] == WAITING;
+        let typedefs = self.stack[cycle_start..].iter().filter(waits).filter_map(|&other| {
+            let name = typedef_name(local, local.types[other as usize])?;
+            Some((other, name))
+        });
+        // The first typedef DIE of the cycle, from wherever the cycle was entered.
+        let Some((typedef, name)) = typedefs.min_by_key(|entry| entry.0) else {
+            notes.add(Note::NamelessCycle, at);
+            return Ref::VOID;
+        };
+        let by_name = Ref::key(Namespace::Typedef, name);
+        self.refs[typedef as usize] = by_name.0;
+        if typedef == index { by_name } else { self.retry(index) }
+    }
+
+    /// Makes the type at hand be attempted again: `index` waits for something known by now.
+    fn retry(&mut self, index: TypeIndex) -> Ref {
+        self.refs[index as usize] = UNKNOWN;
+        self.stack.push(index);
+        Ref::VOID
+    }
+
+    fn complete(&mut self, index: TypeIndex, local: &Local, pool: &mut Pool) {
+        let ty = local.types[index as usize];
+        match ty.shape {
+            Shape::Void => {}
+            Shape::Alias => self.refs[index as usize] = self.record[0],
+            Shape::Record => {
+                let class = pool.intern(&self.record);
+                self.set(index, class);
+            }
+            Shape::Array => self.complete_array(index, pool),
+            Shape::TaggedPointer => self.complete_tagged(index, ty, pool),
+        }
+    }
+
+    fn set(&mut self, index: TypeIndex, class: ClassId) {
+        self.classes[index as usize] = Some(class);
+        let reference = &mut self.refs[index as usize];
+        if matches!(*reference, UNKNOWN | WAITING) {
+            *reference = Ref::class(class).0;
+        }
+    }
+
+    /// One ARRAY per dimension, innermost first (2.3.4).
+    fn complete_array(&mut self, index: TypeIndex, pool: &mut Pool) {
+        let mut element = self.record[3];
+        for dimension in (4..self.record.len()).rev() {
+            let record = [0, self.record[1], 0, element, Ref::INDEX.0, self.record[dimension]];
+            let class = pool.intern(&record);
+            element = Ref::class(class).0;
+            if dimension > 4 {
+                self.extra.push((index, class));
+            } else {
+                self.set(index, class);
+            }
+        }
+    }
+
+    /// TYPE_TAGs between a PTR and its target (2.8.2, 2.8.3).
+    fn complete_tagged(&mut self, index: TypeIndex, ty: LocalType, pool: &mut Pool) {
+        let info = Info::new(Kind::TypeTag, 0, false).0;
+        let first_extra = self.extra.len();
+        let mut target = self.record[2];
+        let count = self.record.len() - 3;
+        for step in 0..count {
+            let tag = if ty.outermost_first { count - 1 - step } else { step };
+            let class = pool.intern(&[self.record[3 + tag], info, target]);
+            target = Ref::class(class).0;
+            self.extra.push((index, class));
+        }
+        if ty.outermost_first {
+            self.extra[first_extra..].reverse();
+        }
+        let class = pool.intern(&[0, self.record[1], target]);
+        self.set(index, class);
+    }
+}
+
+fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
+    let is_record = ty.shape == Shape::Record;
+    let words = is_record.then(|| local.record(ty))?;
+    (kind_of(words) == Kind::Typedef).then_some(NameId(words[0]))
+}
+
+/// The nominal reference to a type with this record, if it is one C names.
+fn nominal(record: &[u32]) -> Option<Ref> {
+    let name = NameId(record[0]);
+    if name.is_none() {
+        return None;
+    }
+    let info = Info(record[1]);
+    let namespace = match info.kind()? {
+        Kind::Struct => Namespace::Struct,
+        Kind::Union => Namespace::Union,
+        Kind::Enum | Kind::Enum64 => Namespace::Enum,
+        Kind::Fwd if info.kflag() => Namespace::Union,
+        Kind::Fwd => Namespace::Struct,
+        _ => return None,
+    };
+    Some(Ref::key(namespace, name))
+}
+
+/// Gives nameless types the name of the DIE they specify (2.4.11).
+fn copy_specified_names(local: &mut Local) {
+    for (index, specification) in std::mem::take(&mut local.specified) {
+        let Some(source) = local.index_of(specification) else {
+            continue;
+        };
+        let source = local.types[source as usize];
+        let target = local.types[index as usize];
+        if source.shape == Shape::Record && target.shape == Shape::Record && target.len > 0 {
+            local.words[target.start as usize] = local.words[source.start as usize];
+        }
+    }
+}
+
+/// Works out where bitfields in the style of DWARF 2 and 3 lie (2.4.5).
+fn place_old_bitfields(local: &mut Local) {
+    for field in std::mem::take(&mut local.old_bitfields) {
+        let storage = match field.byte_size {
+            0 => local.strip(field.ty).map_or(0, |ty| u64::from(local.types[ty as usize].size)),
+            size => size,
+        };
+        let storage_bits = storage.saturating_mul(8);
+        let within = if local.is_big_endian {
+            field.bit_offset as i64
+        } else {
+            storage_bits.wrapping_sub(field.bit_offset).wrapping_sub(field.bit_size) as i64
+        };
+        let within = if storage == 0 { 0 } else { within };
+        let offset = field.byte_offset.wrapping_mul(8).wrapping_add_signed(within);
+        let start = local.types[field.owner as usize].start as usize;
+        let has_bitfields = Info(local.words[start + 1]).kflag();
+        let place = start + 3 + 3 * field.element as usize + 2;
+        local.words[place] = if has_bitfields {
+            (field.bit_size as u32) << 24 | (offset as u32 & 0xff_ffff)
+        } else {
+            offset as u32
+        };
+    }
+}

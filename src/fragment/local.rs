@@ -1,0 +1,292 @@
+//! The types, functions and variables of one unit as the walk over its DIEs finds them.
+//!
+//! Records already have the shape of BTF records, but references are still DIE offsets, because
+//! many lead forward. Everything here is reused from unit to unit.
+
+use std::ops::Range;
+
+use crate::dwarf::die::{Block, DieRef, FOREIGN};
+use crate::dwarf::template::DieKind;
+use crate::names::NameId;
+
+/// Index of a type in [`Local::types`].
+pub(super) type TypeIndex = u32;
+
+/// What the words of a [`LocalType`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Not finished, or nothing BTF can express: references to it are void.
+    Void,
+    /// A BTF record whose references are DIE offsets.
+    Record,
+    /// An ARRAY head and element, then one word per dimension, outermost first.
+    Array,
+    /// A PTR record, then one word per type tag, in id order.
+    TaggedPointer,
+    /// One word: the DIE that references really lead to.
+    Alias,
+}
+
+/// One type DIE.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalType {
+    pub start: u32,
+    pub len: u32,
+    /// Offset of the DIE.
+    pub offset: u32,
+    /// `DW_AT_byte_size`, 0 if absent.
+    pub size: u32,
+    pub kind: DieKind,
+    pub shape: Shape,
+    /// A tagged pointer of gcc: tags in id order are outermost first, in clang's innermost first.
+    pub outermost_first: bool,
+}
+
+/// A subprogram DIE.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalFunction {
+    pub offset: u32,
+    pub name: NameId,
+    pub result: DieRef,
+    pub origin: DieRef,
+    pub specification: DieRef,
+    pub address: u64,
+    pub is_declaration: bool,
+    pub is_inline: bool,
+    /// `DW_AT_calling_convention` is `DW_CC_nocall`.
+    pub is_nocall: bool,
+    pub is_variadic: bool,
+    pub reordered: bool,
+    /// First and one past the last parameter; those of nested functions may lie in between.
+    pub parameters: (u32, u32),
+    pub tags: (u32, u32),
+}
+
+/// A formal parameter of a subprogram that is no declaration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalParameter {
+    pub offset: u32,
+    pub function: u32,
+    /// Place among the parameters of its function.
+    pub index: u32,
+    pub name: NameId,
+    pub ty: DieRef,
+    pub origin: DieRef,
+    pub has_constant: bool,
+    pub location: ParameterLocation,
+}
+
+/// Where the location of a parameter stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ParameterLocation {
+    None,
+    Expression(Block),
+    List(u64),
+    Index(u64),
+}
+
+/// A variable DIE outside of functions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalVariable {
+    pub offset: u32,
+    pub name: NameId,
+    pub ty: DieRef,
+    pub specification: DieRef,
+    pub location: Option<Block>,
+    pub is_declaration: bool,
+    pub is_external: bool,
+    pub is_artificial: bool,
+    pub is_top_level: bool,
+    pub tags: (u32, u32),
+}
+
+/// A `btf_decl_tag`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tag {
+    pub value: NameId,
+    /// Index of the member or parameter, or -1.
+    pub component: i32,
+}
+
+/// A bitfield in the style of DWARF 2 and 3: its place depends on the size of its storage, which
+/// may be that of a type not seen yet (spec/encoding 2.4.5).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OldBitfield {
+    pub owner: TypeIndex,
+    /// Index of the member's element in the record.
+    pub element: u32,
+    pub byte_offset: u64,
+    pub bit_offset: u64,
+    pub bit_size: u64,
+    pub byte_size: u64,
+    pub ty: DieRef,
+}
+
+/// Everything found in one unit.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    pub types: Vec<LocalType>,
+    pub words: Vec<u32>,
+    /// Types in the order in which their DIEs were completed: pahole's core ids (3.1).
+    pub order: Vec<TypeIndex>,
+    pub functions: Vec<LocalFunction>,
+    /// Functions in the order of completion.
+    pub function_order: Vec<u32>,
+    pub parameters: Vec<LocalParameter>,
+    pub variables: Vec<LocalVariable>,
+    /// Tags of functions and variables, by range.
+    pub tags: Vec<Tag>,
+    /// Tags of types.
+    pub type_tags: Vec<(TypeIndex, Tag)>,
+    pub old_bitfields: Vec<OldBitfield>,
+    /// Nameless types that take their name from another DIE (2.4.11).
+    pub specified: Vec<(TypeIndex, DieRef)>,
+    /// The first base type named `int`.
+    pub first_int: Option<TypeIndex>,
+    pub has_array: bool,
+    pub is_big_endian: bool,
+    /// One bit per byte of the unit: a type DIE starts here.
+    marks: Vec<u64>,
+    /// Types before each word of `marks`.
+    ranks: Vec<u32>,
+}
+
+impl Local {
+    /// Forgets the last unit and makes room for one of `size` bytes.
+    pub fn reset(&mut self, size: usize) {
+        self.types.clear();
+        self.words.clear();
+        self.order.clear();
+        self.functions.clear();
+        self.function_order.clear();
+        self.parameters.clear();
+        self.variables.clear();
+        self.tags.clear();
+        self.type_tags.clear();
+        self.old_bitfields.clear();
+        self.specified.clear();
+        self.first_int = None;
+        self.has_array = false;
+        self.marks.clear();
+        self.marks.resize(size / 64 + 1, 0);
+        self.ranks.clear();
+    }
+
+    /// Starts a type at the DIE `offset`; types must come in order of offset.
+    #[inline]
+    pub fn begin(&mut self, offset: u32, kind: DieKind) -> TypeIndex {
+        self.marks[offset as usize / 64] |= 1 << (offset % 64);
+        let index = self.types.len() as u32;
+        self.types.push(LocalType {
+            start: 0,
+            len: 0,
+            offset,
+            size: 0,
+            kind,
+            shape: Shape::Void,
+            outermost_first: false,
+        });
+        index
+    }
+
+    /// Completes a type: `words` from `start` on are its own.
+    #[inline]
+    pub fn finish(&mut self, index: TypeIndex, start: usize, shape: Shape, size: u32) {
+        let len = (self.words.len() - start) as u32;
+        let ty = &mut self.types[index as usize];
+        (ty.start, ty.len, ty.shape, ty.size) = (start as u32, len, shape, size);
+        self.order.push(index);
+    }
+
+    /// Prepares [`Self::index_of`], once the walk is over.
+    pub fn rank(&mut self) {
+        let mut count = 0;
+        self.ranks.extend(self.marks.iter().map(|word| {
+            let before = count;
+            count += word.count_ones();
+            before
+        }));
+    }
+
+    /// The type whose DIE is at `offset`.
+    #[inline]
+    pub fn index_of(&self, offset: DieRef) -> Option<TypeIndex> {
+        let word = *self.marks.get(offset as usize / 64)?;
+        let bit = offset % 64;
+        if word >> bit & 1 == 0 {
+            return None;
+        }
+        let below = word & ((1 << bit) - 1);
+        Some(self.ranks[offset as usize / 64] + below.count_ones())
+    }
+
+    /// The words of a type.
+    #[inline]
+    pub fn record(&self, ty: LocalType) -> &[u32] {
+        &self.words[ty.start as usize..][..ty.len as usize]
+    }
+
+    /// The function whose DIE is at `offset`.
+    pub fn function_at(&self, offset: DieRef) -> Option<&LocalFunction> {
+        let find = self.functions.binary_search_by_key(&offset, |function| function.offset);
+        find.ok().map(|index| &self.functions[index])
+    }
+
+    /// The index of the parameter whose DIE is at `offset`.
+    pub fn parameter_at(&self, offset: DieRef) -> Option<usize> {
+        self.parameters.binary_search_by_key(&offset, |parameter| parameter.offset).ok()
+    }
+
+    /// The variable whose DIE is at `offset`.
+    pub fn variable_at(&self, offset: DieRef) -> Option<&LocalVariable> {
+        let find = self.variables.binary_search_by_key(&offset, |variable| variable.offset);
+        find.ok().map(|index| &self.variables[index])
+    }
+
+    /// Indices of the parameters of `function`, in order.
+    pub fn parameters_of(&self, function: u32) -> impl Iterator<Item = usize> + '_ {
+        let (first, end) = self.functions[function as usize].parameters;
+        let range: Range<usize> = first as usize..end as usize;
+        range.filter(move |&index| self.parameters[index].function == function)
+    }
+
+    /// What a reference of a type leads to next: its target or element. 0 if it has none.
+    pub fn target_of(&self, ty: LocalType) -> DieRef {
+        let words = self.record(ty);
+        match ty.shape {
+            Shape::Void => 0,
+            Shape::Alias => words[0],
+            Shape::Array => words[3],
+            Shape::TaggedPointer => words[2],
+            Shape::Record => {
+                let kind = crate::btf::kind::kind_of(words);
+                if kind.has_target() { words[2] } else { 0 }
+            }
+        }
+    }
+
+    /// Follows typedefs, qualifiers and aliases from `offset` to what they stand for.
+    pub fn strip(&self, offset: DieRef) -> Option<TypeIndex> {
+        let mut offset = offset;
+        // Longer chains exist only in damaged files, where they may be endless.
+        for _ in 0..MAX_CHAIN {
+            if offset == 0 || offset == FOREIGN {
+                return None;
+            }
+            let index = self.index_of(offset)?;
+            let ty = self.types[index as usize];
+            match ty.kind {
+                DieKind::Typedef
+                | DieKind::Const
+                | DieKind::Volatile
+                | DieKind::Restrict
+                | DieKind::Transparent => offset = self.target_of(ty),
+                _ => return Some(index),
+            }
+        }
+        None
+    }
+}
+
+/// How many references are followed in a row before a chain counts as endless.
+pub(super) const MAX_CHAIN: usize = 1000;

@@ -1,0 +1,429 @@
+//! Unit -> fragment: what one compile unit contributes, without addresses and section offsets.
+//!
+//! `walk` reads the DIEs into `local`, `classes` interns the types, `functions` and `variables`
+//! judge the rest. A [`Decoder`] belongs to one thread and keeps its pool from unit to unit.
+
+mod classes;
+mod functions;
+mod local;
+mod notes;
+mod packed;
+mod types;
+mod variables;
+mod walk;
+
+use anyhow::{Context as _, Result, anyhow};
+
+pub use notes::{Note, Notes};
+
+use crate::btf::kind::{Info, Kind};
+use crate::dwarf::die::{DieReader, Values};
+use crate::dwarf::location::{ListSections, Passing};
+use crate::dwarf::sections::Dwarf;
+use crate::dwarf::template::{DieKind, Slot, Templates};
+use crate::dwarf::unit::UnitHeader;
+use crate::names::{NameCache, NameId};
+use crate::options::Options;
+use crate::pool::{ClassId, Pool, Ref};
+
+/// What is wrong or remarkable about a function, as one word of its record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionFlags(pub u32);
+
+impl FunctionFlags {
+    /// A parameter arrives in another register than it should (4.5.6).
+    pub const UNEXPECTED: u32 = 1;
+    /// A packed struct is passed on the stack (4.5.2).
+    pub const UNCERTAIN: u32 = 2;
+    /// Parameters are in another order than in the source (4.3.6).
+    pub const REORDERED: u32 = 4;
+    /// A parameter has no location (4.5.5).
+    pub const OPTIMIZED: u32 = 8;
+    /// clang changed the signature (4.5.1).
+    pub const SIGNATURE_CHANGED: u32 = 16;
+
+    fn set(&mut self, flag: u32, on: bool) {
+        self.0 |= if on { flag } else { 0 };
+    }
+
+    /// Whether `flag` is set.
+    #[must_use]
+    pub const fn has(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
+}
+
+/// A function of a unit that could be emitted. Its class is a FUNC record with two additions:
+/// [`FunctionFlags`], then value and component index of each tag.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionUse {
+    /// The FUNC class.
+    pub class: ClassId,
+    /// `DW_AT_low_pc`, or 0: a volatile operand, no part of the fragment's identity.
+    pub address: u64,
+}
+
+/// A variable of a unit that could be emitted.
+#[derive(Clone, Debug)]
+pub struct VariableUse {
+    /// Its name.
+    pub name: NameId,
+    /// Its type.
+    pub ty: Ref,
+    /// Whether it is visible outside of its unit.
+    pub is_external: bool,
+    /// Size of its type in bytes.
+    pub size: u64,
+    /// Its `btf_decl_tag`s.
+    pub tags: Vec<NameId>,
+    /// Where it is: a volatile operand.
+    pub address: u64,
+}
+
+/// What the unit says about the index type of arrays (3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexType {
+    /// It has neither an array nor an `int`.
+    None,
+    /// Its first base type named `int`.
+    Int(ClassId),
+    /// It has an array, but no `int`: one must be made up if no earlier unit had one.
+    Missing,
+}
+
+/// What one unit contributes. Class ids are of the pool of the decoder that made it.
+#[derive(Debug)]
+pub struct Fragment {
+    /// Place of the unit in the file.
+    pub unit: u32,
+    /// Its types, each class once, in the order of pahole's core ids.
+    pub types: Vec<ClassId>,
+    /// DECL_TAG classes of its types, which come after all types.
+    pub tags: Vec<ClassId>,
+    /// The index type.
+    pub index_type: IndexType,
+    /// Its functions, in order of completion.
+    pub functions: Vec<FunctionUse>,
+    /// Its variables, in DIE order.
+    pub variables: Vec<VariableUse>,
+}
+
+/// Decodes units one after the other. One per thread.
+#[derive(Debug)]
+pub struct Decoder<'a> {
+    dwarf: &'a Dwarf,
+    options: &'a Options,
+    passing: Passing,
+    well_known: WellKnown,
+    /// The classes of all units decoded so far.
+    pub pool: Pool,
+    /// What could not be expressed.
+    pub notes: Notes,
+    /// For each class, the last unit that has it, to list it once.
+    seen: Vec<u32>,
+    scratch: Scratch,
+}
+
+/// Names that the encoder itself looks for.
+#[derive(Clone, Copy, Debug)]
+struct WellKnown {
+    int: NameId,
+    sanitized_int: NameId,
+    type_tag: NameId,
+    decl_tag: NameId,
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    bytes: Vec<u8>,
+    templates: Templates,
+    names: NameCache,
+    values: Values,
+    local: local::Local,
+    members: Vec<types::Member>,
+    parameters: Vec<u32>,
+    classes: classes::Classes,
+    functions: functions::Functions,
+}
+
+/// The root DIE of a unit.
+#[derive(Debug)]
+struct Root {
+    has_children: bool,
+    is_skeleton: bool,
+    language: u16,
+    name: NameId,
+    is_clang: bool,
+    string_offsets_base: Option<u64>,
+    addresses_base: u64,
+    loclists_base: u64,
+}
+
+impl<'a> Decoder<'a> {
+    /// A decoder for the units of `dwarf`.
+    #[must_use]
+    pub fn new(dwarf: &'a Dwarf, options: &'a Options) -> Self {
+        let target = dwarf.elf.target();
+        Self {
+            dwarf,
+            options,
+            passing: Passing::of(target.machine, target.address_size()),
+            well_known: WellKnown {
+                int: dwarf.names.inline(b"int"),
+                sanitized_int: types::sanitized_int(&dwarf.names),
+                type_tag: dwarf.names.inline(b"btf_type_tag"),
+                decl_tag: dwarf.names.inline(b"btf_decl_tag"),
+            },
+            pool: Pool::new(),
+            notes: Notes::default(),
+            seen: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Decodes the unit at this place in the file; `None` if the options leave it out.
+    ///
+    /// # Errors
+    /// When the unit is damaged: the message names it and the DIE.
+    pub fn decode(&mut self, unit: u32) -> Result<Option<Fragment>> {
+        let header = &self.dwarf.units[unit as usize];
+        let result = if self.dwarf.elf.target().big_endian {
+            self.decode_as::<true>(unit, header)
+        } else {
+            self.decode_as::<false>(unit, header)
+        };
+        result.with_context(|| {
+            format!("failed to decode the unit at {:#x} of `.debug_info`", header.offset)
+        })
+    }
+
+    fn decode_as<const BIG: bool>(
+        &mut self,
+        unit: u32,
+        header: &'a UnitHeader,
+    ) -> Result<Option<Fragment>> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut buffer = std::mem::take(&mut scratch.bytes);
+        let result = self.decode_bytes::<BIG>(unit, header, &mut scratch, &mut buffer);
+        scratch.bytes = buffer;
+        self.scratch = scratch;
+        result
+    }
+
+    fn decode_bytes<const BIG: bool>(
+        &mut self,
+        unit: u32,
+        header: &'a UnitHeader,
+        scratch: &mut Scratch,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Fragment>> {
+        let dwarf = self.dwarf;
+        scratch
+            .templates
+            .compile(&dwarf.abbreviations, header.abbreviations, header.encoding)
+            .with_context(|| {
+                format!("failed to read the abbreviations at {:#x}", header.abbreviations)
+            })?;
+        let size = header.size as usize;
+        let bytes = dwarf.info.range(&dwarf.elf, header.offset, size, buffer)?;
+        let mut reader =
+            DieReader::<BIG>::new(dwarf, header, bytes, &scratch.templates, &mut scratch.names);
+        let Some(root) = self.root(&mut reader, &mut scratch.values).map_err(|error| {
+            anyhow!(error)
+                .context(format!("at DIE {:#x}", header.offset + u64::from(reader.current)))
+        })?
+        else {
+            return Ok(None);
+        };
+        if let Some(base) = root.string_offsets_base {
+            reader.string_offsets_base = base;
+        }
+        if root.is_skeleton {
+            self.notes.add(Note::SkeletonUnit, header.offset);
+        }
+        if !self.admits(&root) {
+            return Ok(None);
+        }
+        scratch.local.reset(size);
+        scratch.local.is_big_endian = BIG;
+        let addresses = walk::Addresses {
+            section: &dwarf.addresses,
+            base: root.addresses_base,
+            width: header.encoding.address_size,
+        };
+        let context = walk::Context {
+            options: self.options,
+            unit_offset: header.offset,
+            is_rust: root.language == gimli::DW_LANG_Rust.0,
+            addresses,
+            type_tag: self.well_known.type_tag,
+            decl_tag: self.well_known.decl_tag,
+            int: self.well_known.int,
+            sanitized_int: self.well_known.sanitized_int,
+        };
+        scratch.members.clear();
+        scratch.parameters.clear();
+        let mut walk = walk::Walk {
+            reader,
+            context,
+            local: &mut scratch.local,
+            notes: &mut self.notes,
+            values: &mut scratch.values,
+            members: &mut scratch.members,
+            parameters: &mut scratch.parameters,
+            depth: 0,
+        };
+        if root.has_children {
+            walk.unit().map_err(|error| {
+                let offset = header.offset + u64::from(walk.reader.current);
+                anyhow!(error).context(format!("at DIE {offset:#x}"))
+            })?;
+        }
+        let local = &mut scratch.local;
+        local.rank();
+        scratch.classes.intern(local, &mut self.pool, &mut self.notes, header.offset);
+        let mut fragment = self.list(unit, local, &scratch.classes);
+        let judging = functions::Judging {
+            options: self.options,
+            names: &dwarf.names,
+            passing: self.passing,
+            is_clang: root.is_clang,
+            encoding: header.encoding,
+            lists: ListSections {
+                elf: &dwarf.elf,
+                new: &dwarf.location_lists,
+                old: &dwarf.old_location_lists,
+            },
+            loclists_base: root.loclists_base,
+            bytes,
+        };
+        scratch
+            .functions
+            .judge(local, &scratch.classes, &mut self.pool, &judging, &mut fragment.functions)
+            .context("failed to read a location list")?;
+        variables::collect::<BIG>(
+            local,
+            &scratch.classes,
+            &dwarf.names,
+            &self.passing,
+            bytes,
+            &addresses,
+            &mut fragment.variables,
+        );
+        Ok(Some(fragment))
+    }
+
+    fn root<const BIG: bool>(
+        &self,
+        reader: &mut DieReader<'_, BIG>,
+        values: &mut Values,
+    ) -> Result<Option<Root>, crate::dwarf::die::DieError> {
+        if reader.at_end() {
+            return Ok(None);
+        }
+        // Indexed strings need the base, which may stand after the first of them: read twice.
+        let start = reader.cursor.position;
+        for _ in 0..2 {
+            reader.cursor.position = start;
+            let Some(template) = reader.next()? else {
+                return Ok(None);
+            };
+            if template.kind != DieKind::Root {
+                return Ok(None);
+            }
+            reader.read(template, values)?;
+            let Some(base) = values.get(Slot::StrOffsetsBase) else {
+                return Ok(Some(self.root_of(template, values)));
+            };
+            if reader.string_offsets_base == base {
+                return Ok(Some(self.root_of(template, values)));
+            }
+            reader.string_offsets_base = base;
+        }
+        reader.cursor.position = start;
+        let template = reader.next()?.expect("it was read twice");
+        reader.read(template, values)?;
+        Ok(Some(self.root_of(template, values)))
+    }
+
+    fn root_of(&self, template: &crate::dwarf::template::Template, values: &Values) -> Root {
+        let producer = NameId(values.number(Slot::Producer) as u32);
+        let mut buffer = [0; 4];
+        let producer = self.dwarf.names.bytes(producer, &mut buffer);
+        Root {
+            has_children: template.has_children,
+            is_skeleton: template.tag == gimli::DW_TAG_skeleton_unit,
+            language: values.number(Slot::Language) as u16,
+            name: values.name(),
+            is_clang: memchr::memmem::find(producer, b"clang").is_some(),
+            string_offsets_base: values.get(Slot::StrOffsetsBase),
+            addresses_base: values.number(Slot::AddrBase),
+            loclists_base: values.number(Slot::LoclistsBase),
+        }
+    }
+
+    fn admits(&self, root: &Root) -> bool {
+        if !self.options.languages.admits(root.language) {
+            return false;
+        }
+        let Some(prefix) = &self.options.exclude_unit_prefix else {
+            return true;
+        };
+        let mut buffer = [0; 4];
+        let name = self.dwarf.names.bytes(root.name, &mut buffer);
+        name.is_empty() || !name.starts_with(prefix)
+    }
+
+    /// Lists the classes of the unit's types in id order, each once, and their tags.
+    fn list(&mut self, unit: u32, local: &local::Local, classes: &classes::Classes) -> Fragment {
+        let mut types = Vec::with_capacity(local.order.len());
+        self.seen.resize(self.pool.len(), u32::MAX);
+        let mut add = |class: ClassId| {
+            let seen = &mut self.seen[class.0 as usize];
+            if *seen != unit {
+                *seen = unit;
+                types.push(class);
+            }
+        };
+        for &index in &local.order {
+            if classes.has_extra() {
+                classes.extra(index).for_each(&mut add);
+            }
+            if let Some(class) = classes.class(index) {
+                add(class);
+            }
+        }
+        types.shrink_to_fit();
+        let index_type = match local.first_int {
+            Some(int) => classes.class(int).map_or(IndexType::None, IndexType::Int),
+            None if local.has_array => IndexType::Missing,
+            None => IndexType::None,
+        };
+        let tags = self.list_tags(local, classes);
+        Fragment { unit, types, tags, index_type, functions: Vec::new(), variables: Vec::new() }
+    }
+
+    /// DECL_TAGs in ascending order of their targets, those of one target as they stand (2.8.5).
+    fn list_tags(&mut self, local: &local::Local, classes: &classes::Classes) -> Vec<ClassId> {
+        if local.type_tags.is_empty() {
+            return Vec::new();
+        }
+        let mut by_type = local.type_tags.clone();
+        by_type.sort_by_key(|entry| entry.0);
+        let mut tags = Vec::new();
+        let info = Info::new(Kind::DeclTag, 0, false).0;
+        for &index in &local.order {
+            // Tags of classes are dropped by pahole, and BTF has no other use for them (2.8.5).
+            if local.types[index as usize].kind == DieKind::Class && self.options.compat_pahole {
+                continue;
+            }
+            let start = by_type.partition_point(|entry| entry.0 < index);
+            for (_, tag) in by_type[start..].iter().take_while(|entry| entry.0 == index) {
+                let target = classes.reference(index);
+                let record = [tag.value.0, info, target.0, tag.component as u32];
+                tags.push(self.pool.intern(&record));
+            }
+        }
+        tags
+    }
+}

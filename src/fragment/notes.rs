@@ -1,0 +1,146 @@
+//! What BTF cannot express, counted by kind for one summary line (DESIGN.md section 6).
+
+use std::fmt;
+
+/// A construct that was represented as well as BTF can, or left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Note {
+    /// A typedef without a name: references lead to its target.
+    NamelessTypedef,
+    /// A forward declaration without a name: references to it are void.
+    NamelessForward,
+    /// An enumerator without a name is left out.
+    NamelessEnumerator,
+    /// A base type of a size that INT or FLOAT cannot have.
+    BaseTypeSize,
+    /// An enumeration of a size other than 1, 2, 4 or 8.
+    EnumSize,
+    /// An enumeration value that does not fit.
+    EnumValue,
+    /// A bitfield that lies further into its struct than 2 MiB, or is wider than 255 bits.
+    Bitfield,
+    /// A union member that is not at the start of the union.
+    UnionOffset,
+    /// A member whose place is computed at run time is left out.
+    MemberLocation,
+    /// More members, enumerators or parameters than 65535: the rest is left out.
+    TooManyElements,
+    /// A reference to something that is not a type of this unit is void.
+    DanglingReference,
+    /// A reference into another unit or file that is not followed yet is void.
+    ForeignReference,
+    /// A cycle of types without a name is cut with void.
+    NamelessCycle,
+    /// A complex or imaginary number is encoded as an integer of that size.
+    ComplexNumber,
+    /// `_Atomic` and similar qualifiers are left out, the type they qualify stays.
+    Qualifier,
+    /// An imported unit (dwz) that is not followed yet.
+    ImportedUnit,
+    /// A skeleton unit: its DWARF is in a .dwo file.
+    SkeletonUnit,
+    /// A type that a name of another language makes invalid for the kernel.
+    InvalidName,
+}
+
+const NOTES: usize = Note::InvalidName as usize + 1;
+
+impl Note {
+    const ALL: [Self; NOTES] = [
+        Self::NamelessTypedef,
+        Self::NamelessForward,
+        Self::NamelessEnumerator,
+        Self::BaseTypeSize,
+        Self::EnumSize,
+        Self::EnumValue,
+        Self::Bitfield,
+        Self::UnionOffset,
+        Self::MemberLocation,
+        Self::TooManyElements,
+        Self::DanglingReference,
+        Self::ForeignReference,
+        Self::NamelessCycle,
+        Self::ComplexNumber,
+        Self::Qualifier,
+        Self::ImportedUnit,
+        Self::SkeletonUnit,
+        Self::InvalidName,
+    ];
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::NamelessTypedef => "typedef without a name",
+            Self::NamelessForward => "forward declaration without a name",
+            Self::NamelessEnumerator => "enumerator without a name",
+            Self::BaseTypeSize => "base type of an odd size",
+            Self::EnumSize => "enumeration of an odd size",
+            Self::EnumValue => "enumeration value out of range",
+            Self::Bitfield => "bitfield too wide or too far into its struct",
+            Self::UnionOffset => "union member off the start",
+            Self::MemberLocation => "member at a computed place",
+            Self::TooManyElements => "type of more than 65535 elements",
+            Self::DanglingReference => "reference to nothing",
+            Self::ForeignReference => "reference into another unit",
+            Self::NamelessCycle => "cycle of nameless types",
+            Self::ComplexNumber => "complex number",
+            Self::Qualifier => "qualifier such as _Atomic",
+            Self::ImportedUnit => "imported unit",
+            Self::SkeletonUnit => "skeleton unit of split DWARF",
+            Self::InvalidName => "name that the kernel rejects",
+        }
+    }
+}
+
+/// How often each [`Note`] was made, and where the first one was.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    counts: [u32; NOTES],
+    first: [u64; NOTES],
+}
+
+impl Notes {
+    /// Counts `note` for the DIE at `offset` of `.debug_info`.
+    pub fn add(&mut self, note: Note, offset: u64) {
+        let index = note as usize;
+        if self.counts[index] == 0 || offset < self.first[index] {
+            self.first[index] = offset;
+        }
+        self.counts[index] = self.counts[index].saturating_add(1);
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for note in Note::ALL {
+            let index = note as usize;
+            if other.counts[index] == 0 {
+                continue;
+            }
+            let known = self.counts[index] != 0;
+            let first = if known { self.first[index] } else { u64::MAX };
+            self.first[index] = first.min(other.first[index]);
+            self.counts[index] = self.counts[index].saturating_add(other.counts[index]);
+        }
+    }
+
+    /// Whether nothing was noted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|&count| count == 0)
+    }
+}
+
+impl fmt::Display for Notes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for note in Note::ALL {
+            let index = note as usize;
+            if self.counts[index] > 0 {
+                let (count, first) = (self.counts[index], self.first[index]);
+                write!(formatter, "{separator}{count} x {} (first at {first:#x})", note.text())?;
+                separator = ", ";
+            }
+        }
+        Ok(())
+    }
+}

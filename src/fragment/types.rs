@@ -1,0 +1,580 @@
+//! Types: from the attributes of a DIE to a BTF record (spec/encoding section 2).
+
+use gimli::constants as dw;
+
+use super::local::{OldBitfield, Shape, Tag, TypeIndex};
+use super::notes::Note;
+use super::walk::Walk;
+use crate::btf::kind::{Info, Kind, MAX_VLEN};
+use crate::dwarf::cursor::Cursor;
+use crate::dwarf::die::{DieError, DieRef};
+use crate::dwarf::template::{DieKind, Slot, Template};
+use crate::names::NameId;
+use crate::options::Feature;
+
+/// Name of an INT that stands for a base type INT cannot express (2.2.4).
+const SANITIZED_INT: &[u8] = b"__SANITIZED_FAKE_INT__";
+/// Largest bit offset next to a bitfield size (rule T5).
+const MAX_BITFIELD_OFFSET: u64 = 0xff_ffff;
+/// As many dimensions of an array are read (2.3.5).
+const MAX_DIMENSIONS: usize = 64;
+
+/// A member of a struct that is not complete yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    name: NameId,
+    ty: DieRef,
+    bit_offset: u64,
+    bit_size: u64,
+    /// Set for a bitfield whose `bit_offset` must still be worked out.
+    old: Option<(u64, u64)>,
+}
+
+/// `BTF_INT_SIGNED`, `BTF_INT_BOOL` in the encoding byte of an INT.
+const SIGNED: u32 = 1;
+const BOOL: u32 = 4;
+
+impl<const BIG: bool> Walk<'_, '_, BIG> {
+    /// 2.2.
+    pub(super) fn base_type(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Base);
+        self.reader.read(template, self.values)?;
+        let name = self.values.name();
+        let size = self.values.number(Slot::ByteSize);
+        let encoding = dw::DwAte(self.values.number(Slot::Encoding) as u8);
+        let start = self.local.words.len();
+        let is_float = encoding == dw::DW_ATE_float;
+        let is_complex = matches!(encoding, dw::DW_ATE_complex_float | dw::DW_ATE_imaginary_float);
+        if is_complex {
+            self.note(Note::ComplexNumber);
+        }
+        if is_float && self.context.options.features.has(Feature::Float) && is_float_size(size) {
+            let info = Info::new(Kind::Float, 0, false);
+            self.local.words.extend([name.0, info.0, size as u32]);
+        } else {
+            self.integer(name, size, encoding);
+        }
+        self.local.finish(index, start, Shape::Record, clamp(size));
+        if self.local.first_int.is_none() && name == self.context.int {
+            self.local.first_int = Some(index);
+        }
+        self.skip_rest(template)
+    }
+
+    fn integer(&mut self, name: NameId, size: u64, encoding: dw::DwAte) {
+        let bits = match encoding {
+            dw::DW_ATE_signed | dw::DW_ATE_signed_char => SIGNED,
+            dw::DW_ATE_boolean => BOOL,
+            _ => 0,
+        };
+        let is_expressible = matches!(size, 1 | 2 | 4 | 8 | 16);
+        let (name, size) = if is_expressible {
+            (name, size as u32)
+        } else {
+            if size > 16 {
+                self.note(Note::BaseTypeSize);
+            }
+            (self.context.sanitized_int, 4)
+        };
+        let info = Info::new(Kind::Int, 0, false);
+        self.local.words.extend([name.0, info.0, size, bits << 24 | size * 8]);
+    }
+
+    /// Pointers other than `*`, and everything that qualifies a type.
+    pub(super) fn qualifier(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, template.kind);
+        self.reader.read(template, self.values)?;
+        let target = self.values.reference(Slot::Type);
+        let kind = match template.kind {
+            DieKind::Const => Kind::Const,
+            DieKind::Volatile => Kind::Volatile,
+            DieKind::Restrict => Kind::Restrict,
+            DieKind::Reference => Kind::Ptr,
+            _ => {
+                self.note(Note::Qualifier);
+                self.alias(index, target);
+                return self.skip_rest(template);
+            }
+        };
+        let start = self.local.words.len();
+        self.local.words.extend([0, Info::new(kind, 0, false).0, target]);
+        self.local.finish(index, start, Shape::Record, 0);
+        self.skip_rest(template)
+    }
+
+    fn alias(&mut self, index: TypeIndex, target: DieRef) {
+        let start = self.local.words.len();
+        self.local.words.push(target);
+        self.local.finish(index, start, Shape::Alias, 0);
+    }
+
+    /// A pointer with its type tags (2.8.2).
+    pub(super) fn pointer(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Pointer);
+        self.reader.read(template, self.values)?;
+        let target = self.values.reference(Slot::Type);
+        let annotation = self.values.reference(Slot::GnuAnnotation);
+        let start = self.local.words.len();
+        self.local.words.extend([0, Info::new(Kind::Ptr, 0, false).0, target]);
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                if child.kind == DieKind::Annotation {
+                    self.reader.read(child, self.values)?;
+                    if let Some(value) = self.annotation(self.context.type_tag, Feature::TypeTag) {
+                        self.local.words.push(value.0);
+                    }
+                    self.skip_rest(child)?;
+                } else {
+                    self.reader.skip_tree(child)?;
+                }
+            }
+        }
+        let has_child_tags = self.local.words.len() > start + 3;
+        if !has_child_tags && annotation != 0 {
+            let mut words = std::mem::take(&mut self.local.words);
+            self.gnu_chain(annotation, self.context.type_tag, Feature::TypeTag, |value| {
+                words.push(value.0);
+                true
+            });
+            self.local.words = words;
+            self.local.types[index as usize].outermost_first = true;
+        }
+        let is_tagged = self.local.words.len() > start + 3;
+        let shape = if is_tagged { Shape::TaggedPointer } else { Shape::Record };
+        self.local.finish(index, start, shape, 0);
+        Ok(())
+    }
+
+    pub(super) fn typedef(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Typedef);
+        self.reader.read(template, self.values)?;
+        let name = self.values.name();
+        let target = self.values.reference(Slot::Type);
+        let specification = self.values.reference(Slot::Specification);
+        if name.is_none() && specification == 0 {
+            self.note(Note::NamelessTypedef);
+            self.alias(index, target);
+            return self.skip_rest(template);
+        }
+        if name.is_none() {
+            self.local.specified.push((index, specification));
+        }
+        let start = self.local.words.len();
+        self.local.words.extend([name.0, Info::new(Kind::Typedef, 0, false).0, target]);
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                self.type_annotation(child, index, -1)?;
+            }
+        }
+        self.local.finish(index, start, Shape::Record, 0);
+        Ok(())
+    }
+
+    /// Reads `child` as a tag of a type; anything else is passed over.
+    fn type_annotation(
+        &mut self,
+        child: &Template,
+        index: TypeIndex,
+        component: i32,
+    ) -> Result<(), DieError> {
+        if child.kind != DieKind::Annotation {
+            return self.reader.skip_tree(child);
+        }
+        self.reader.read(child, self.values)?;
+        self.add_type_tag(index, component);
+        self.skip_rest(child)
+    }
+
+    fn add_type_tag(&mut self, index: TypeIndex, component: i32) {
+        if let Some(value) = self.annotation(self.context.decl_tag, Feature::DeclTag) {
+            self.local.type_tags.push((index, Tag { value, component }));
+        }
+    }
+
+    /// 2.3: the dimensions are kept, outermost first.
+    pub(super) fn array(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Array);
+        self.reader.read(template, self.values)?;
+        let element = self.values.reference(Slot::Type);
+        let start = self.local.words.len();
+        let info = Info::new(Kind::Array, 0, false);
+        self.local.words.extend([0, info.0, 0, element]);
+        let first_dimension = self.local.words.len();
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                let count = self.local.words.len() - first_dimension;
+                if child.kind == DieKind::Subrange && count < MAX_DIMENSIONS {
+                    self.reader.read(child, self.values)?;
+                    self.local.words.push(self.dimension());
+                    self.skip_rest(child)?;
+                } else {
+                    self.reader.skip_tree(child)?;
+                }
+            }
+        }
+        if self.local.words.len() == first_dimension {
+            self.local.words.push(1);
+        }
+        self.local.has_array = true;
+        self.local.finish(index, start, Shape::Array, 0);
+        Ok(())
+    }
+
+    /// Number of elements of a dimension (2.3.1).
+    fn dimension(&self) -> u32 {
+        let values = &*self.values;
+        if let Some(bound) = values.get(Slot::UpperBound) {
+            bound.wrapping_add(1) as u32
+        } else if values.has(Slot::UpperBoundOther) {
+            0
+        } else {
+            values.number(Slot::Count) as u32
+        }
+    }
+
+    /// 2.9: there is no such type in BTF.
+    pub(super) fn unspecified(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Unspecified);
+        self.local.types[index as usize].shape = Shape::Void;
+        self.reader.skip_tree(template)
+    }
+
+    /// 2.4.
+    pub(super) fn composite(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, template.kind);
+        self.reader.read(template, self.values)?;
+        let name = self.values.name();
+        let size = self.values.number(Slot::ByteSize);
+        let is_declaration = self.values.number(Slot::Declaration) != 0;
+        let specification = self.values.reference(Slot::Specification);
+        let annotation = self.values.reference(Slot::GnuAnnotation);
+        if name.is_none() && specification != 0 {
+            self.local.specified.push((index, specification));
+        }
+        let first_member = self.members.len();
+        if template.has_children {
+            self.members_of(index)?;
+        }
+        let mut tags = std::mem::take(&mut self.local.type_tags);
+        self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
+            tags.push((index, Tag { value, component: -1 }));
+            true
+        });
+        self.local.type_tags = tags;
+        if is_declaration {
+            self.members.truncate(first_member);
+            self.forward(index, name, specification, template.kind == DieKind::Union);
+        } else {
+            self.complete(index, name, size, first_member);
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, index: TypeIndex, name: NameId, specification: DieRef, is_union: bool) {
+        let start = self.local.words.len();
+        if name.is_none() && specification == 0 {
+            self.note(Note::NamelessForward);
+            self.local.finish(index, start, Shape::Void, 0);
+            return;
+        }
+        self.local.words.extend([name.0, Info::new(Kind::Fwd, 0, is_union).0, 0]);
+        self.local.finish(index, start, Shape::Record, 0);
+    }
+
+    fn members_of(&mut self, index: TypeIndex) -> Result<(), DieError> {
+        let mut component = 0;
+        while let Some(child) = self.reader.next()? {
+            match child.kind {
+                DieKind::Member => {
+                    self.member(child, index, component)?;
+                    component += 1;
+                }
+                DieKind::Inheritance => {
+                    self.reader.skip_tree(child)?;
+                    component += 1;
+                }
+                DieKind::Annotation => self.type_annotation(child, index, -1)?,
+                _ => self.declaration(child, false)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        template: &Template,
+        owner: TypeIndex,
+        component: i32,
+    ) -> Result<(), DieError> {
+        self.reader.read(template, self.values)?;
+        let annotation = self.values.reference(Slot::GnuAnnotation);
+        // A static data member is no part of the object (2.4.3).
+        let values = &*self.values;
+        let is_static = values.has(Slot::External) || values.has(Slot::Declaration);
+        if !is_static {
+            match self.placed_member() {
+                Some(member) => self.members.push(member),
+                None => self.note(Note::MemberLocation),
+            }
+        }
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                self.type_annotation(child, owner, component)?;
+            }
+        }
+        if annotation != 0 {
+            let mut tags = std::mem::take(&mut self.local.type_tags);
+            self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
+                tags.push((owner, Tag { value, component }));
+                true
+            });
+            self.local.type_tags = tags;
+        }
+        Ok(())
+    }
+
+    /// Where the member in `values` lies (2.4.4, 2.4.5); `None` if that is computed.
+    fn placed_member(&self) -> Option<Member> {
+        let values = &*self.values;
+        let bit_size = values.number(Slot::BitSize);
+        let mut member = Member {
+            name: values.name(),
+            ty: values.reference(Slot::Type),
+            bit_offset: 0,
+            bit_size,
+            old: None,
+        };
+        if let Some(bits) = values.get(Slot::DataBitOffset) {
+            member.bit_offset = bits;
+            return Some(member);
+        }
+        let bytes = match values.block(Slot::MemberLocationExpression) {
+            Some(block) => constant_offset::<BIG>(self.reader.block(block))?,
+            None => values.number(Slot::MemberLocation),
+        };
+        member.bit_offset = bytes.checked_mul(8)?;
+        if bit_size != 0 {
+            member.old = Some((values.number(Slot::BitOffset), values.number(Slot::ByteSize)));
+        }
+        Some(member)
+    }
+
+    /// Writes the record of a struct or union whose members are those from `first_member` on.
+    fn complete(&mut self, index: TypeIndex, name: NameId, size: u64, first_member: usize) {
+        if self.context.is_rust {
+            self.members[first_member..].sort_by_key(|member| member.bit_offset / 8);
+        }
+        let start = self.local.words.len();
+        let is_union = self.local.types[index as usize].kind == DieKind::Union;
+        let kind = if is_union { Kind::Union } else { Kind::Struct };
+        let mut count = self.members.len() - first_member;
+        if count > MAX_VLEN as usize {
+            self.note(Note::TooManyElements);
+            count = MAX_VLEN as usize;
+        }
+        let members = first_member..first_member + count;
+        let has_bitfields = self.has_bitfields(members.clone(), is_union);
+        let info = Info::new(kind, count as u32, has_bitfields);
+        self.local.words.extend([name.0, info.0, clamp(size)]);
+        for (element, position) in members.enumerate() {
+            let member = self.members[position];
+            let word = self.offset_word(member, is_union, has_bitfields);
+            self.local.words.extend([member.name.0, member.ty, word]);
+            if let Some((bit_offset, byte_size)) = member.old {
+                self.local.old_bitfields.push(OldBitfield {
+                    owner: index,
+                    element: element as u32,
+                    byte_offset: member.bit_offset / 8,
+                    bit_offset,
+                    bit_size: member.bit_size,
+                    byte_size,
+                    ty: member.ty,
+                });
+            }
+        }
+        self.members.truncate(first_member);
+        self.local.finish(index, start, Shape::Record, clamp(size));
+    }
+
+    /// Whether the type gets kflag (2.4.7). Not if a member lies too far out for a bitfield size
+    /// next to its offset: then bit offsets alone must do.
+    fn has_bitfields(&mut self, members: std::ops::Range<usize>, is_union: bool) -> bool {
+        let members = &self.members[members];
+        let is_bitfield = |member: &Member| member.bit_size != 0 || member.bit_offset % 8 != 0;
+        if !members.iter().any(is_bitfield) {
+            return false;
+        }
+        let is_far = |member: &Member| !is_union && member.bit_offset > MAX_BITFIELD_OFFSET;
+        let is_wide = |member: &Member| member.bit_size > 0xff;
+        if members.iter().any(is_far) || members.iter().any(is_wide) {
+            self.note(Note::Bitfield);
+            return false;
+        }
+        true
+    }
+
+    fn offset_word(&mut self, member: Member, is_union: bool, has_bitfields: bool) -> u32 {
+        let mut offset = member.bit_offset;
+        if is_union && offset != 0 && member.old.is_none() {
+            self.note(Note::UnionOffset);
+            offset = 0;
+        }
+        let size = if has_bitfields { member.bit_size as u32 } else { 0 };
+        size << 24 | clamp(offset)
+    }
+
+    /// 2.6.
+    pub(super) fn enumeration(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Enumeration);
+        self.reader.read(template, self.values)?;
+        let name = self.values.name();
+        let size = self.enum_size(self.values.number(Slot::ByteSize));
+        let underlying = self.values.reference(Slot::Type);
+        let specification = self.values.reference(Slot::Specification);
+        if name.is_none() && specification != 0 {
+            self.local.specified.push((index, specification));
+        }
+        let has_enum64 = self.context.options.features.has(Feature::Enum64);
+        let kind = if size <= 4 || !has_enum64 { Kind::Enum } else { Kind::Enum64 };
+        let start = self.local.words.len();
+        self.local.words.extend([name.0, 0, size]);
+        let mut is_negative = false;
+        let mut count = 0_u32;
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                if child.kind == DieKind::Enumerator {
+                    self.reader.read(child, self.values)?;
+                    if self.enumerator(kind, count, &mut is_negative) {
+                        count += 1;
+                    }
+                    self.skip_rest(child)?;
+                } else {
+                    self.reader.skip_tree(child)?;
+                }
+            }
+        }
+        let kflag = match kind {
+            Kind::Enum64 => self.is_signed(underlying),
+            _ => is_negative && has_enum64,
+        };
+        self.local.words[start + 1] = Info::new(kind, count, kflag).0;
+        self.local.finish(index, start, Shape::Record, size);
+        Ok(())
+    }
+
+    fn enum_size(&mut self, size: u64) -> u32 {
+        match size {
+            0 => 4,
+            1 | 2 | 4 | 8 => size as u32,
+            _ => {
+                self.note(Note::EnumSize);
+                if size < 4 { 4 } else { 8 }
+            }
+        }
+    }
+
+    /// Adds the enumerator in `values`; returns whether it was added.
+    fn enumerator(&mut self, kind: Kind, count: u32, is_negative: &mut bool) -> bool {
+        let name = self.values.name();
+        let value = self.values.number(Slot::ConstValue);
+        if name.is_none() || count >= MAX_VLEN {
+            self.note(if name.is_none() {
+                Note::NamelessEnumerator
+            } else {
+                Note::TooManyElements
+            });
+            return false;
+        }
+        self.local.words.extend([name.0, value as u32]);
+        if kind == Kind::Enum64 {
+            self.local.words.push((value >> 32) as u32);
+            return true;
+        }
+        let signed = value as i64;
+        *is_negative |= signed < 0;
+        let fits = (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(&signed);
+        if !fits && self.context.options.features.has(Feature::Enum64) {
+            self.note(Note::EnumValue);
+        }
+        true
+    }
+
+    /// Whether the type DIE at `offset` has a signed encoding (2.6.4). It is a base type that
+    /// may come later, so it is read here and now.
+    fn is_signed(&mut self, offset: DieRef) -> bool {
+        let position = std::mem::replace(&mut self.reader.cursor.position, offset as usize);
+        let mut encoding = 0;
+        if offset != 0
+            && let Ok(Some(template)) = self.reader.next()
+            && template.kind == DieKind::Base
+            && self.reader.read(template, self.values).is_ok()
+        {
+            encoding = self.values.number(Slot::Encoding) as u8;
+        }
+        self.reader.cursor.position = position;
+        matches!(dw::DwAte(encoding), dw::DW_ATE_signed | dw::DW_ATE_signed_char)
+    }
+
+    /// 2.7.
+    pub(super) fn subroutine_type(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::SubroutineType);
+        self.reader.read(template, self.values)?;
+        let result = self.values.reference(Slot::Type);
+        let first = self.parameters.len();
+        let mut is_variadic = false;
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                match child.kind {
+                    DieKind::Parameter => {
+                        self.reader.read(child, self.values)?;
+                        let ty = self.values.reference(Slot::Type);
+                        self.parameters.extend([self.values.name().0, ty]);
+                        self.skip_rest(child)?;
+                    }
+                    DieKind::UnspecifiedParameters => {
+                        is_variadic = true;
+                        self.reader.skip_tree(child)?;
+                    }
+                    _ => self.declaration(child, false)?,
+                }
+            }
+        }
+        if is_variadic {
+            self.parameters.extend([0, 0]);
+        }
+        if self.parameters.len() - first > MAX_VLEN as usize * 2 {
+            self.note(Note::TooManyElements);
+            self.parameters.truncate(first + MAX_VLEN as usize * 2);
+        }
+        let start = self.local.words.len();
+        let count = (self.parameters.len() - first) as u32 / 2;
+        self.local.words.extend([0, Info::new(Kind::FuncProto, count, false).0, result]);
+        self.local.words.extend(self.parameters.drain(first..));
+        self.local.finish(index, start, Shape::Record, 0);
+        Ok(())
+    }
+}
+
+/// Name that stands for base types INT cannot express.
+pub(super) fn sanitized_int(names: &crate::names::Names) -> NameId {
+    names.inline(SANITIZED_INT)
+}
+
+/// The offset that a member location expression adds: only the two shapes compilers write for a
+/// constant (2.4.4).
+fn constant_offset<const BIG: bool>(expression: &[u8]) -> Option<u64> {
+    let mut cursor = Cursor::<BIG>::new(expression, 0);
+    let operation = gimli::DwOp(cursor.u8().ok()?);
+    match operation {
+        dw::DW_OP_plus_uconst | dw::DW_OP_constu => cursor.uleb().ok(),
+        _ => None,
+    }
+}
+
+const fn is_float_size(size: u64) -> bool {
+    matches!(size, 2 | 4 | 8 | 12 | 16)
+}
+
+fn clamp(size: u64) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}

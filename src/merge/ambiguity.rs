@@ -1,0 +1,489 @@
+//! Names with several definitions, and what depends on them.
+//!
+//! Almost every name of a kernel has one definition, and then a nominal reference leads there
+//! from every unit. A dozen names have more: drivers define a `struct irq_info` each. Types are
+//! then equal only if everything they lead to is (completed bisimulation, spec/btf-and-dedup
+//! section 2.7), which depends on the unit.
+//!
+//! One definition of each name is its *completion*: the one that most units have, on a tie the
+//! earliest. That is where a unit without a definition is led to. A class *deviates* in a unit if
+//! it reaches there, through any references, a definition that is not the completion. In units
+//! that define only completions nothing deviates, so only the few others are looked at:
+//!
+//! ```text
+//! unit 1: struct s { int }   struct t { struct s *p }    s: completion
+//! unit 2: struct s;          struct t { struct s *p }    t is t of unit 1
+//! unit 3: struct s { int }   struct t { struct s *p }    so is this one
+//! unit 4: struct s { long }  struct t { struct s *p }    s, s*, t deviate
+//! ```
+//!
+//! A deviating class never equals the one that does not deviate, because what it reaches has other
+//! contents. Deviating classes of different units may equal each other: that is worked out by
+//! refining a partition of just those, which starts at "same class" and splits by where references
+//! lead until nothing splits any more.
+
+use hashbrown::HashMap;
+
+use super::union::is_definition;
+use crate::btf::kind::{Info, Kind, for_each_ref, kind_of};
+use crate::fragment::Fragment;
+use crate::names::NameId;
+use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target};
+
+/// A final type before it has an id: a class, or a block of equal deviating classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// The class wherever it does not deviate.
+    Class(ClassId),
+    /// Deviating classes that are the same type.
+    Block(u32),
+}
+
+/// Where each class stands in each unit.
+#[derive(Debug, Default)]
+pub struct Deviations {
+    /// For each unit with deviations, its classes that deviate.
+    units: HashMap<u32, UnitDeviations>,
+    /// For each block, its class and the first unit that has it.
+    blocks: Vec<Block>,
+    /// What a name stands for where the unit does not know better.
+    completions: HashMap<Key, Place>,
+    /// The FWD or empty enum of each name that has one.
+    forwards: HashMap<Key, ClassId>,
+}
+
+#[derive(Debug, Default)]
+struct UnitDeviations {
+    blocks: HashMap<ClassId, u32>,
+    /// Definitions of the unit that deviate, by name.
+    definitions: HashMap<Key, u32>,
+}
+
+/// Deviating classes that are the same type.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Their class.
+    pub class: ClassId,
+    /// The first unit that has them.
+    pub unit: u32,
+    /// How many units have them.
+    count: u32,
+}
+
+impl Deviations {
+    /// Finds the names with several definitions and everything that deviates.
+    #[must_use]
+    pub fn find(pool: &Pool, fragments: &[Fragment]) -> Self {
+        let names = Definitions::of(pool);
+        let mut found = Self {
+            completions: names.unique(),
+            forwards: names.forwards.clone(),
+            ..Self::default()
+        };
+        let ambiguous = names.ambiguous();
+        if ambiguous.is_empty() {
+            return found;
+        }
+        let occurrences = Occurrences::of(&ambiguous, fragments);
+        let mut completions = HashMap::new();
+        for (key, definitions) in &ambiguous {
+            let best = occurrences.most_common(definitions);
+            completions.insert(*key, best);
+            found.completions.insert(*key, Place::Class(best));
+        }
+        found.deviate(pool, fragments, &occurrences, &completions);
+        found.complete_with_blocks(pool, fragments);
+        found
+    }
+
+    /// Where `class` stands in `unit`.
+    #[must_use]
+    #[inline]
+    pub fn place(&self, unit: u32, class: ClassId) -> Place {
+        if self.units.is_empty() {
+            return Place::Class(class);
+        }
+        let block = self.units.get(&unit).and_then(|unit| unit.blocks.get(&class));
+        block.map_or(Place::Class(class), |&block| Place::Block(block))
+    }
+
+    /// What `key` stands for in `unit`; `None` if nothing of that name exists at all.
+    #[must_use]
+    pub fn resolve(&self, unit: u32, key: Key) -> Option<Place> {
+        let own = self.units.get(&unit).and_then(|unit| unit.definitions.get(&key));
+        if let Some(&block) = own {
+            return Some(Place::Block(block));
+        }
+        let completion = self.completions.get(&key).copied();
+        completion.or_else(|| self.forwards.get(&key).map(|&forward| Place::Class(forward)))
+    }
+
+    /// Whether a FWD or empty enum is replaced by a definition of its name.
+    #[must_use]
+    pub fn is_completed(&self, record: &[u32]) -> bool {
+        key_of(record)
+            .is_some_and(|key| !is_definition(record) && self.completions.contains_key(&key))
+    }
+
+    /// The blocks, by number.
+    #[must_use]
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Whether `class` deviates in any unit.
+    #[must_use]
+    pub fn deviates_somewhere(&self, class: ClassId) -> bool {
+        self.blocks.iter().any(|block| block.class == class)
+    }
+
+    /// Units with deviations and what deviates there.
+    pub fn nodes(&self) -> Vec<(u32, ClassId, u32)> {
+        let mut units: Vec<_> = self.units.keys().copied().collect();
+        units.sort_unstable();
+        let mut nodes = Vec::new();
+        for unit in units {
+            let mut own: Vec<_> = self.units[&unit]
+                .blocks
+                .iter()
+                .map(|(&class, &block)| (unit, class, block))
+                .collect();
+            own.sort_unstable();
+            nodes.extend(own);
+        }
+        nodes
+    }
+
+    fn deviate(
+        &mut self,
+        pool: &Pool,
+        fragments: &[Fragment],
+        occurrences: &Occurrences,
+        completions: &HashMap<Key, ClassId>,
+    ) {
+        let mut nodes = Nodes::default();
+        for fragment in fragments {
+            let Some(definitions) = occurrences.by_unit.get(&fragment.unit) else {
+                continue;
+            };
+            let others: Vec<ClassId> = definitions
+                .iter()
+                .filter(|(key, class)| completions[key] != *class)
+                .map(|&(_, class)| class)
+                .collect();
+            if !others.is_empty() {
+                nodes.add_unit(pool, fragment, &others);
+            }
+        }
+        nodes.refine(pool);
+        self.blocks = nodes.blocks();
+        for (node, &(unit, class)) in nodes.nodes.iter().enumerate() {
+            let block = nodes.block_of[node];
+            let own = self.units.entry(unit).or_default();
+            own.blocks.insert(class, block);
+            let record = pool.record(class);
+            if is_definition(record) {
+                own.definitions.insert(key_of(record).expect("definitions have a name"), block);
+            }
+        }
+    }
+
+    /// A name whose every definition deviates has no completion that exists: the most common block
+    /// takes its place.
+    fn complete_with_blocks(&mut self, pool: &Pool, fragments: &[Fragment]) {
+        let mut candidates: HashMap<ClassId, Vec<u32>> = HashMap::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            if is_definition(pool.record(block.class)) {
+                candidates.entry(block.class).or_default().push(number as u32);
+            }
+        }
+        for fragment in fragments {
+            let own = self.units.get(&fragment.unit);
+            candidates.retain(|class, _| {
+                let deviates = own.is_some_and(|unit| unit.blocks.contains_key(class));
+                deviates || !fragment.types.contains(class)
+            });
+            if candidates.is_empty() {
+                return;
+            }
+        }
+        let mut candidates: Vec<_> = candidates.into_iter().collect();
+        candidates.sort_unstable_by_key(|entry| entry.0);
+        for (class, blocks) in candidates {
+            let key = key_of(pool.record(class)).expect("definitions have a name");
+            if self.completions.get(&key) == Some(&Place::Class(class)) {
+                let order = |&number: &u32| {
+                    let block = self.blocks[number as usize];
+                    (std::cmp::Reverse(block.count), block.unit)
+                };
+                let best = blocks.into_iter().min_by_key(order).expect("there is one");
+                self.completions.insert(key, Place::Block(best));
+            }
+        }
+    }
+}
+
+/// Which classes define or mention each name.
+struct Definitions {
+    /// Definitions by name, in order of class id.
+    definitions: HashMap<Key, Vec<ClassId>>,
+    forwards: HashMap<Key, ClassId>,
+}
+
+impl Definitions {
+    fn of(pool: &Pool) -> Self {
+        let cut_typedefs = cut_typedefs(pool);
+        let mut found = Self { definitions: HashMap::new(), forwards: HashMap::new() };
+        for class in pool.ids() {
+            let record = pool.record(class);
+            if is_definition(record) {
+                let key = key_of(record).expect("definitions have a name");
+                found.definitions.entry(key).or_default().push(class);
+            } else if let Some(key) = key_of(record) {
+                found.forwards.insert(key, class);
+            } else if !cut_typedefs.is_empty() && kind_of(record) == Kind::Typedef {
+                let key = Key { namespace: Namespace::Typedef, name: NameId(record[0]) };
+                if cut_typedefs.contains(&key) {
+                    found.definitions.entry(key).or_default().push(class);
+                }
+            }
+        }
+        found
+    }
+
+    fn unique(&self) -> HashMap<Key, Place> {
+        let single = self.definitions.iter().filter(|(_, classes)| classes.len() == 1);
+        single.map(|(&key, classes)| (key, Place::Class(classes[0]))).collect()
+    }
+
+    /// Names with several definitions, in no particular order.
+    fn ambiguous(&self) -> Vec<(Key, Vec<ClassId>)> {
+        let several = self.definitions.iter().filter(|(_, classes)| classes.len() > 1);
+        several.map(|(&key, classes)| (key, classes.clone())).collect()
+    }
+}
+
+/// Typedefs that are referred to by name because they are part of a cycle.
+fn cut_typedefs(pool: &Pool) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for class in pool.ids() {
+        for_each_ref(pool.record(class), |reference| {
+            if reference != Ref::INDEX.0
+                && let Target::Key(key) = Ref(reference).target()
+                && key.namespace == Namespace::Typedef
+                && !keys.contains(&key)
+            {
+                keys.push(key);
+            }
+        });
+    }
+    keys
+}
+
+/// The name that a definition defines or a forward declaration mentions.
+pub(super) fn key_of(record: &[u32]) -> Option<Key> {
+    let name = NameId(record[0]);
+    if name.is_none() {
+        return None;
+    }
+    let namespace = match kind_of(record) {
+        Kind::Struct => Namespace::Struct,
+        Kind::Union => Namespace::Union,
+        Kind::Enum | Kind::Enum64 => Namespace::Enum,
+        Kind::Fwd if Info(record[1]).kflag() => Namespace::Union,
+        Kind::Fwd => Namespace::Struct,
+        _ => return None,
+    };
+    Some(Key { namespace, name })
+}
+
+/// In which units the definitions of ambiguous names are.
+struct Occurrences {
+    by_unit: HashMap<u32, Vec<(Key, ClassId)>>,
+    /// For each definition: number of units, first unit, place in it.
+    by_class: HashMap<ClassId, (u32, u32, u32)>,
+}
+
+impl Occurrences {
+    fn of(ambiguous: &[(Key, Vec<ClassId>)], fragments: &[Fragment]) -> Self {
+        use rayon::prelude::*;
+        let mut keys: HashMap<ClassId, Key> = HashMap::new();
+        for (key, classes) in ambiguous {
+            keys.extend(classes.iter().map(|&class| (class, *key)));
+        }
+        let largest = keys.keys().map(|class| class.0).max().unwrap_or(0);
+        let mut is_one = vec![false; largest as usize + 1];
+        for class in keys.keys() {
+            is_one[class.0 as usize] = true;
+        }
+        let found: Vec<Vec<(u32, ClassId)>> = fragments
+            .par_iter()
+            .map(|fragment| {
+                let listed = fragment.types.iter().copied().enumerate();
+                let wanted = listed
+                    .filter(|(_, class)| is_one.get(class.0 as usize).is_some_and(|&one| one));
+                wanted.map(|(place, class)| (place as u32, class)).collect()
+            })
+            .collect();
+        let mut occurrences = Self { by_unit: HashMap::new(), by_class: HashMap::new() };
+        for (fragment, found) in fragments.iter().zip(found) {
+            for (place, class) in found {
+                let key = keys[&class];
+                occurrences.by_unit.entry(fragment.unit).or_default().push((key, class));
+                let first = (0, fragment.unit, place);
+                occurrences.by_class.entry(class).or_insert(first).0 += 1;
+            }
+        }
+        occurrences
+    }
+
+    fn most_common(&self, definitions: &[ClassId]) -> ClassId {
+        let order = |class: &&ClassId| {
+            let (count, unit, place) =
+                self.by_class.get(*class).copied().unwrap_or((0, u32::MAX, 0));
+            (std::cmp::Reverse(count), unit, place)
+        };
+        *definitions.iter().min_by_key(order).expect("an ambiguous name has definitions")
+    }
+}
+
+/// Deviating classes of all units, and the partition of them into equal ones.
+#[derive(Default)]
+struct Nodes {
+    nodes: Vec<(u32, ClassId)>,
+    index: HashMap<(u32, ClassId), u32>,
+    /// Deviating definitions by unit and name.
+    definitions: HashMap<(u32, Key), u32>,
+    block_of: Vec<u32>,
+    block_count: u32,
+}
+
+impl Nodes {
+    /// Adds every class of `fragment` that reaches one of `others`.
+    fn add_unit(&mut self, pool: &Pool, fragment: &Fragment, others: &[ClassId]) {
+        let mut classes = fragment.types.clone();
+        classes.extend_from_slice(&fragment.tags);
+        classes
+            .extend(fragment.functions.iter().map(|function| prototype_of(pool, function.class)));
+        classes.sort_unstable();
+        classes.dedup();
+        let users = Users::of(pool, &classes);
+        let mut waiting: Vec<ClassId> = others.to_vec();
+        while let Some(class) = waiting.pop() {
+            let node = self.nodes.len() as u32;
+            if self.index.contains_key(&(fragment.unit, class)) {
+                continue;
+            }
+            self.index.insert((fragment.unit, class), node);
+            self.nodes.push((fragment.unit, class));
+            waiting.extend_from_slice(users.of_class(class));
+            let record = pool.record(class);
+            let is_typedef = kind_of(record) == Kind::Typedef;
+            let key = match key_of(record) {
+                Some(key) if is_definition(record) => Some(key),
+                _ if is_typedef => {
+                    Some(Key { namespace: Namespace::Typedef, name: NameId(record[0]) })
+                }
+                _ => None,
+            };
+            if let Some(key) = key {
+                self.definitions.insert((fragment.unit, key), node);
+                waiting.extend_from_slice(users.of_key(key));
+            }
+        }
+    }
+
+    /// Splits blocks by where references lead until the number of blocks stands still.
+    fn refine(&mut self, pool: &Pool) {
+        self.block_of = vec![0; self.nodes.len()];
+        let mut blocks: HashMap<Vec<u64>, u32> = HashMap::new();
+        let mut signature = Vec::new();
+        loop {
+            blocks.clear();
+            let mut next = Vec::with_capacity(self.nodes.len());
+            for (node, &(unit, class)) in self.nodes.iter().enumerate() {
+                signature.clear();
+                signature.extend([u64::from(class.0), u64::from(self.block_of[node])]);
+                for_each_ref(pool.record(class), |reference| {
+                    signature.push(self.target(unit, Ref(reference)));
+                });
+                let number = blocks.len() as u32;
+                next.push(*blocks.entry_ref(signature.as_slice()).or_insert(number));
+            }
+            let count = blocks.len() as u32;
+            self.block_of = next;
+            if count == self.block_count {
+                break;
+            }
+            self.block_count = count;
+        }
+    }
+
+    /// Where a reference leads, as a number: a block, a class, or a name.
+    fn target(&self, unit: u32, reference: Ref) -> u64 {
+        const BLOCK: u64 = 1 << 32;
+        if reference == Ref::INDEX {
+            return u64::from(reference.0);
+        }
+        let node = match reference.target() {
+            Target::Void => None,
+            Target::Class(class) => self.index.get(&(unit, class)),
+            Target::Key(key) => self.definitions.get(&(unit, key)),
+        };
+        node.map_or(u64::from(reference.0), |&node| BLOCK | u64::from(self.block_of[node as usize]))
+    }
+
+    /// The blocks by number, numbered in order of their first node.
+    fn blocks(&self) -> Vec<Block> {
+        let mut blocks: Vec<Option<Block>> = vec![None; self.block_count as usize];
+        for (&(unit, class), &block) in self.nodes.iter().zip(&self.block_of) {
+            let block = blocks[block as usize].get_or_insert(Block { class, unit, count: 0 });
+            block.count += 1;
+            block.unit = block.unit.min(unit);
+        }
+        blocks.into_iter().map(|block| block.expect("every block has a node")).collect()
+    }
+}
+
+/// The prototype of a FUNC class.
+fn prototype_of(pool: &Pool, function: ClassId) -> ClassId {
+    match Ref(pool.record(function)[2]).target() {
+        Target::Class(prototype) => prototype,
+        Target::Void | Target::Key(_) => function,
+    }
+}
+
+/// Who refers to a class or a name within one unit.
+struct Users {
+    of_classes: HashMap<ClassId, Vec<ClassId>>,
+    of_keys: HashMap<Key, Vec<ClassId>>,
+}
+
+impl Users {
+    fn of(pool: &Pool, classes: &[ClassId]) -> Self {
+        let mut users = Self { of_classes: HashMap::new(), of_keys: HashMap::new() };
+        for &class in classes {
+            for_each_ref(pool.record(class), |reference| {
+                if reference == Ref::INDEX.0 {
+                    return;
+                }
+                match Ref(reference).target() {
+                    Target::Void => {}
+                    Target::Class(target) => {
+                        users.of_classes.entry(target).or_default().push(class)
+                    }
+                    Target::Key(key) => users.of_keys.entry(key).or_default().push(class),
+                }
+            });
+        }
+        users
+    }
+
+    fn of_class(&self, class: ClassId) -> &[ClassId] {
+        self.of_classes.get(&class).map_or(&[], Vec::as_slice)
+    }
+
+    fn of_key(&self, key: Key) -> &[ClassId] {
+        self.of_keys.get(&key).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,319 @@
+//! Names as integers: the same bytes have the same [`NameId`] within one run.
+//!
+//! In a linked image `.debug_str` holds each string once, so there the offset itself is the
+//! identity and costs nothing ("direct"). That is checked, not assumed: [`Names::new`] looks for a
+//! duplicate. In relocatable files strings repeat per unit, and each is looked up by its bytes.
+//! Strings of up to three bytes, which gcc puts into `.debug_info` itself, are their own identity.
+//!
+//! Ids differ from run to run. Nothing may be ordered by them; see [`Names::bytes`].
+
+use std::hash::BuildHasher;
+use std::sync::{Mutex, OnceLock};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// A name; [`NameId::NONE`] is the empty one. Always below 2^29, which class references rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NameId(pub u32);
+
+impl NameId {
+    /// No name, or an empty one: BTF does not tell them apart.
+    pub const NONE: Self = Self(0);
+
+    /// Whether there is no name.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Ids below this are offsets in `.debug_str` plus one.
+const SHORT: u32 = 1 << 28;
+/// Ids from here on are indices into the table of looked-up names.
+const INTERNED: u32 = SHORT + (1 << 24);
+const SHARDS: usize = 64;
+
+/// All names of one run.
+#[derive(Debug)]
+pub struct Names {
+    strings: Vec<u8>,
+    /// Set when offsets in `strings` are identities.
+    direct: Option<Direct>,
+    /// `--kabi_prefix`: a name that begins with it becomes it (spec/encoding 2.0.2).
+    prefix: Option<Vec<u8>>,
+    shards: Vec<Mutex<HashTable<(u64, u32)>>>,
+    interned: boxcar::Vec<Interned>,
+    hasher: RandomState,
+    prefix_id: OnceLock<NameId>,
+}
+
+/// What is special about a `.debug_str` whose strings are all distinct.
+#[derive(Debug)]
+struct Direct {
+    /// Offset of the empty string, if there is one.
+    empty: u32,
+    /// Strings of one to three bytes that are in `.debug_str` after all, as (packed, offset),
+    /// sorted: an inline string of these bytes must get the same id.
+    short: Vec<(u32, u32)>,
+    /// (low half of the hash, offset) of every string, for names that are spelt out elsewhere.
+    table: HashTable<(u32, u32)>,
+}
+
+#[derive(Debug)]
+enum Interned {
+    InStrings { start: u32, len: u32 },
+    Owned(Box<[u8]>),
+}
+
+impl Names {
+    /// Takes the contents of `.debug_str`. `linked` says that the linker may have made its
+    /// strings unique, so that looking for duplicates is worth it.
+    #[must_use]
+    pub fn new(strings: Vec<u8>, linked: bool, prefix: Option<&[u8]>) -> Self {
+        let mut names = Self {
+            strings,
+            direct: None,
+            prefix: prefix.map(<[u8]>::to_vec),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            interned: boxcar::Vec::new(),
+            hasher: RandomState::default(),
+            prefix_id: OnceLock::new(),
+        };
+        if linked && names.prefix.is_none() && names.strings.len() < SHORT as usize - 1 {
+            names.direct = names.find_direct();
+        }
+        names
+    }
+
+    /// The id of the string at `offset` of `.debug_str`; none if that is outside.
+    #[inline]
+    pub fn at_offset(&self, offset: u64, cache: &mut NameCache) -> NameId {
+        match &self.direct {
+            Some(direct) if offset < self.strings.len() as u64 => {
+                let offset = offset as u32;
+                if offset == direct.empty { NameId::NONE } else { NameId(offset + 1) }
+            }
+            Some(_) => NameId::NONE,
+            None => cache.get(offset, || self.look_up_offset(offset)),
+        }
+    }
+
+    /// The id of `bytes`, a string found elsewhere than in `.debug_str`.
+    pub fn inline(&self, bytes: &[u8]) -> NameId {
+        if let Some(prefix) = self.prefixed(bytes) {
+            return prefix;
+        }
+        match pack(bytes) {
+            Some(0) => NameId::NONE,
+            Some(packed) => self.short_id(packed),
+            None => self.in_section(bytes).unwrap_or_else(|| self.intern(bytes, None)),
+        }
+    }
+
+    /// The bytes of a name. `buffer` holds them if they are nowhere else.
+    #[must_use]
+    pub fn bytes<'a>(&'a self, name: NameId, buffer: &'a mut [u8; 4]) -> &'a [u8] {
+        match name.0 {
+            0 => b"",
+            id if id < SHORT => until_nul(&self.strings[id as usize - 1..]),
+            id if id < INTERNED => {
+                *buffer = (id - SHORT).to_le_bytes();
+                until_nul(&*buffer)
+            }
+            id => match &self.interned[(id - INTERNED) as usize] {
+                Interned::InStrings { start, len } => {
+                    &self.strings[*start as usize..(*start + *len) as usize]
+                }
+                Interned::Owned(bytes) => bytes,
+            },
+        }
+    }
+
+    /// The bytes of a name, as an owned value.
+    #[must_use]
+    pub fn to_vec(&self, name: NameId) -> Vec<u8> {
+        self.bytes(name, &mut [0; 4]).to_vec()
+    }
+
+    fn short_id(&self, packed: u32) -> NameId {
+        let in_strings = self.direct.as_ref().and_then(|direct| {
+            let found = direct.short.binary_search_by_key(&packed, |entry| entry.0);
+            found.ok().map(|index| direct.short[index].1)
+        });
+        in_strings.map_or(NameId(SHORT + packed), |offset| NameId(offset + 1))
+    }
+
+    fn in_section(&self, bytes: &[u8]) -> Option<NameId> {
+        let direct = self.direct.as_ref()?;
+        let hash = self.hasher.hash_one(bytes);
+        let same = |entry: &(u32, u32)| self.is_string_at(entry, hash as u32, bytes);
+        direct.table.find(hash, same).map(|entry| NameId(entry.1 + 1))
+    }
+
+    fn is_string_at(&self, entry: &(u32, u32), tag: u32, bytes: &[u8]) -> bool {
+        entry.0 == tag && until_nul(&self.strings[entry.1 as usize..]) == bytes
+    }
+
+    fn prefixed(&self, bytes: &[u8]) -> Option<NameId> {
+        let prefix = self.prefix.as_ref()?;
+        if !bytes.starts_with(prefix) || prefix.is_empty() {
+            return None;
+        }
+        Some(*self.prefix_id.get_or_init(|| match pack(prefix) {
+            Some(packed) => NameId(SHORT + packed),
+            None => self.intern(prefix, None),
+        }))
+    }
+
+    fn look_up_offset(&self, offset: u64) -> NameId {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let Some(rest) = self.strings.get(start..) else {
+            return NameId::NONE;
+        };
+        let bytes = until_nul(rest);
+        if let Some(prefix) = self.prefixed(bytes) {
+            return prefix;
+        }
+        match pack(bytes) {
+            Some(0) => NameId::NONE,
+            Some(packed) => NameId(SHORT + packed),
+            None => self.intern(bytes, u32::try_from(offset).ok()),
+        }
+    }
+
+    /// Finds or adds `bytes`; they lie at `offset` of `.debug_str` if that is given.
+    fn intern(&self, bytes: &[u8], offset: Option<u32>) -> NameId {
+        let hash = self.hasher.hash_one(bytes);
+        let shard = &self.shards[hash as usize % SHARDS];
+        let mut table = shard.lock().expect("no thread panics while it holds a shard");
+        let same = |entry: &(u64, u32)| {
+            entry.0 == hash && self.bytes(NameId(entry.1), &mut [0; 4]) == bytes
+        };
+        if let Some(found) = table.find(hash, same) {
+            return NameId(found.1);
+        }
+        let index = self.interned.push(match offset {
+            Some(start) => Interned::InStrings { start, len: bytes.len() as u32 },
+            None => Interned::Owned(bytes.into()),
+        });
+        let id = INTERNED + u32::try_from(index).expect("fewer names than bytes in the file");
+        table.insert_unique(hash, (hash, id), |entry| entry.0);
+        NameId(id)
+    }
+
+    /// Returns what direct use needs, or `None` if some string occurs twice.
+    fn find_direct(&self) -> Option<Direct> {
+        let mut empty = u32::MAX;
+        let mut short = Vec::new();
+        let mut table = HashTable::with_capacity(self.strings.len() / 20);
+        let mut start = 0;
+        while start < self.strings.len() {
+            let bytes = until_nul(&self.strings[start..]);
+            let offset = start as u32;
+            let hash = self.hasher.hash_one(bytes);
+            let tag = hash as u32;
+            if table.find(hash, |entry| self.is_string_at(entry, tag, bytes)).is_some() {
+                return None;
+            }
+            table.insert_unique(hash, (tag, offset), |entry: &(u32, u32)| {
+                self.hasher.hash_one(until_nul(&self.strings[entry.1 as usize..]))
+            });
+            match pack(bytes) {
+                Some(0) => empty = offset,
+                Some(packed) => short.push((packed, offset)),
+                None => {}
+            }
+            start += bytes.len() + 1;
+        }
+        short.sort_unstable();
+        Some(Direct { empty, short, table })
+    }
+}
+
+/// Remembers the ids of recently used offsets, one per worker. Useless and empty in direct use.
+#[derive(Debug, Default)]
+pub struct NameCache {
+    slots: Vec<(u64, NameId)>,
+}
+
+impl NameCache {
+    const SLOTS: usize = 1 << 14;
+
+    fn get(&mut self, offset: u64, look_up: impl FnOnce() -> NameId) -> NameId {
+        if self.slots.is_empty() {
+            self.slots.resize(Self::SLOTS, (u64::MAX, NameId::NONE));
+        }
+        let slot = &mut self.slots[offset as usize % Self::SLOTS];
+        if slot.0 != offset {
+            *slot = (offset, look_up());
+        }
+        slot.1
+    }
+
+    /// Forgets everything: the next offsets belong to another file.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+    }
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
+}
+
+/// Up to three bytes as an integer; `None` for more.
+fn pack(bytes: &[u8]) -> Option<u32> {
+    match *bytes {
+        [] => Some(0),
+        [a] => Some(u32::from(a)),
+        [a, b] => Some(u32::from(a) | u32::from(b) << 8),
+        [a, b, c] => Some(u32::from(a) | u32::from(b) << 8 | u32::from(c) << 16),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(names: &Names, id: NameId) -> String {
+        String::from_utf8(names.to_vec(id)).unwrap()
+    }
+
+    #[test]
+    fn equal_bytes_have_equal_ids_wherever_they_are() {
+        for strings in [&b"task_struct\0pid\0\0"[..], b"task_struct\0pid\0task_struct\0pid\0\0"] {
+            let names = Names::new(strings.to_vec(), true, None);
+            let mut cache = NameCache::default();
+            let long = names.at_offset(0, &mut cache);
+            let short = names.at_offset(12, &mut cache);
+            assert_eq!(short, names.inline(b"pid"));
+            assert_eq!(text(&names, long), "task_struct");
+            assert_eq!(text(&names, short), "pid");
+            assert_eq!(names.inline(b"other_name"), names.inline(b"other_name"));
+            assert_eq!(text(&names, names.inline(b"other_name")), "other_name");
+            let end = names.strings.len() as u64;
+            assert_eq!(names.at_offset(end - 1, &mut cache), NameId::NONE);
+            assert_eq!(names.at_offset(end, &mut cache), NameId::NONE);
+            assert_eq!(names.inline(b""), NameId::NONE);
+        }
+    }
+
+    #[test]
+    fn duplicates_in_the_section_switch_to_look_up() {
+        let names = Names::new(b"abcd\0abcd\0".to_vec(), true, None);
+        let mut cache = NameCache::default();
+        assert!(names.direct.is_none());
+        assert_eq!(names.at_offset(0, &mut cache), names.at_offset(5, &mut cache));
+    }
+
+    #[test]
+    fn a_prefix_replaces_every_name_that_begins_with_it() {
+        let names =
+            Names::new(b"__kabi_reserved1\0__kabi_reserved2\0".to_vec(), true, Some(b"__kabi"));
+        let mut cache = NameCache::default();
+        let first = names.at_offset(0, &mut cache);
+        assert_eq!(first, names.at_offset(17, &mut cache));
+        assert_eq!(text(&names, first), "__kabi");
+    }
+}
