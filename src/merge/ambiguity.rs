@@ -52,6 +52,9 @@ pub struct Deviations {
     forwards: HashMap<Key, ClassId>,
 }
 
+/// The completion of each ambiguous name; `None` if forward declarations of it stay what they are.
+type Completions = HashMap<Key, Option<ClassId>>;
+
 #[derive(Debug, Default)]
 struct UnitDeviations {
     blocks: HashMap<ClassId, u32>,
@@ -85,13 +88,23 @@ impl Deviations {
             return found;
         }
         let occurrences = Occurrences::of(&ambiguous, fragments);
-        let mut completions = HashMap::new();
-        for (key, definitions) in &ambiguous {
-            let best = occurrences.most_common(definitions);
-            completions.insert(*key, best);
-            found.completions.insert(*key, Place::Class(best));
+        let mut completions: Completions = ambiguous
+            .iter()
+            .map(|(key, definitions)| (*key, Some(occurrences.most_common(definitions))))
+            .collect();
+        let evidence = Evidence::of(pool, fragments, &ambiguous, &names.forwards);
+        loop {
+            found.units.clear();
+            found.deviate(pool, fragments, &occurrences, &completions);
+            let baseless = evidence.missing(&found, &occurrences, &completions);
+            if baseless.is_empty() {
+                break;
+            }
+            completions.extend(baseless.into_iter().map(|key| (key, None)));
         }
-        found.deviate(pool, fragments, &occurrences, &completions);
+        for (&key, definition) in &completions {
+            found.completions.extend(definition.map(|class| (key, Place::Class(class))));
+        }
         found.complete_with_blocks(pool, fragments);
         found
     }
@@ -159,7 +172,7 @@ impl Deviations {
         pool: &Pool,
         fragments: &[Fragment],
         occurrences: &Occurrences,
-        completions: &HashMap<Key, ClassId>,
+        completions: &Completions,
     ) {
         let mut nodes = Nodes::default();
         for fragment in fragments {
@@ -168,7 +181,7 @@ impl Deviations {
             };
             let others: Vec<ClassId> = definitions
                 .iter()
-                .filter(|(key, class)| completions[key] != *class)
+                .filter(|(key, class)| completions[key] != Some(*class))
                 .map(|&(_, class)| class)
                 .collect();
             if !others.is_empty() {
@@ -221,6 +234,130 @@ impl Deviations {
             }
         }
     }
+}
+
+/// What shows that a forward declaration means the completion of its name: some type that two
+/// units agree on in everything else leads to the declaration in one of them, to the completion
+/// in the other (the evidence rule, spec/btf-and-dedup section 2.7). Without it the declaration
+/// is left alone, as libbpf does.
+struct Evidence {
+    /// For each ambiguous name that is also declared: the structs, unions and typedefs that lead
+    /// to it with nothing but nameless types in between.
+    containers: Vec<(Key, Vec<ClassId>)>,
+    /// The units that have each container.
+    units: HashMap<ClassId, Vec<u32>>,
+}
+
+impl Evidence {
+    fn of(
+        pool: &Pool,
+        fragments: &[Fragment],
+        ambiguous: &[(Key, Vec<ClassId>)],
+        forwards: &HashMap<Key, ClassId>,
+    ) -> Self {
+        let keys: Vec<Key> = ambiguous.iter().map(|entry| entry.0).collect();
+        let declared: Vec<Key> =
+            keys.into_iter().filter(|key| forwards.contains_key(key)).collect();
+        let containers = containers_of(pool, &declared);
+        let mut classes: Vec<ClassId> =
+            containers.iter().flat_map(|entry| entry.1.iter().copied()).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let mut units: HashMap<ClassId, Vec<u32>> = HashMap::new();
+        for (unit, found) in occurrences_of(&classes, fragments) {
+            for (_, class) in found {
+                units.entry(class).or_default().push(unit);
+            }
+        }
+        Self { containers, units }
+    }
+
+    /// Names whose completion nothing supports.
+    fn missing(
+        &self,
+        found: &Deviations,
+        occurrences: &Occurrences,
+        completions: &Completions,
+    ) -> Vec<Key> {
+        let is_baseless = |(key, containers): &&(Key, Vec<ClassId>)| {
+            completions[key].is_some()
+                && !containers.iter().any(|&class| self.supports(*key, class, found, occurrences))
+        };
+        self.containers.iter().filter(is_baseless).map(|entry| entry.0).collect()
+    }
+
+    fn supports(
+        &self,
+        key: Key,
+        container: ClassId,
+        found: &Deviations,
+        occurrences: &Occurrences,
+    ) -> bool {
+        let units = self.units.get(&container).map_or(&[][..], Vec::as_slice);
+        let agreeing =
+            units.iter().filter(|&&unit| found.place(unit, container) == Place::Class(container));
+        let (mut is_declared, mut is_defined) = (false, false);
+        for unit in agreeing {
+            let defined = occurrences.by_unit.get(unit);
+            let is_own = defined.is_some_and(|own| own.iter().any(|entry| entry.0 == key));
+            is_defined |= is_own;
+            is_declared |= !is_own;
+        }
+        is_declared && is_defined
+    }
+}
+
+/// For each of `keys`, the structs, unions and typedefs that lead to it through nameless types.
+fn containers_of(pool: &Pool, keys: &[Key]) -> Vec<(Key, Vec<ClassId>)> {
+    let mut found: Vec<(Key, Vec<ClassId>)> = keys.iter().map(|&key| (key, Vec::new())).collect();
+    if found.is_empty() {
+        return found;
+    }
+    let index: HashMap<Key, usize> =
+        keys.iter().enumerate().map(|(place, &key)| (key, place)).collect();
+    // Nameless classes come before those that refer to them, so one pass is enough.
+    let mut through: HashMap<ClassId, Vec<usize>> = HashMap::new();
+    let mut reached: Vec<usize> = Vec::new();
+    for class in pool.ids() {
+        let record = pool.record(class);
+        reached.clear();
+        for_each_ref(record, |reference| match Ref(reference) {
+            Ref::INDEX => {}
+            reference => match reference.target() {
+                Target::Void => {}
+                Target::Key(key) => reached.extend(index.get(&key)),
+                Target::Class(target) => reached.extend(through.get(&target).into_iter().flatten()),
+            },
+        });
+        if reached.is_empty() {
+            continue;
+        }
+        reached.sort_unstable();
+        reached.dedup();
+        if matches!(kind_of(record), Kind::Struct | Kind::Union | Kind::Typedef) {
+            reached.iter().for_each(|&place| found[place].1.push(class));
+        } else {
+            through.insert(class, reached.clone());
+        }
+    }
+    found
+}
+
+/// Which of `classes` each unit lists, with their places in the list.
+fn occurrences_of(classes: &[ClassId], fragments: &[Fragment]) -> Vec<(u32, Vec<(u32, ClassId)>)> {
+    use rayon::prelude::*;
+    let largest = classes.iter().map(|class| class.0).max().map_or(0, |last| last as usize + 1);
+    let mut is_wanted = vec![false; largest];
+    for class in classes {
+        is_wanted[class.0 as usize] = true;
+    }
+    let find = |fragment: &Fragment| {
+        let listed = fragment.types.iter().copied().enumerate();
+        let wanted = listed
+            .filter(|(_, class)| is_wanted.get(class.0 as usize).is_some_and(|&wanted| wanted));
+        (fragment.unit, wanted.map(|(place, class)| (place as u32, class)).collect())
+    };
+    fragments.par_iter().map(find).collect()
 }
 
 /// Which classes define or mention each name.
@@ -306,31 +443,18 @@ struct Occurrences {
 
 impl Occurrences {
     fn of(ambiguous: &[(Key, Vec<ClassId>)], fragments: &[Fragment]) -> Self {
-        use rayon::prelude::*;
         let mut keys: HashMap<ClassId, Key> = HashMap::new();
         for (key, classes) in ambiguous {
             keys.extend(classes.iter().map(|&class| (class, *key)));
         }
-        let largest = keys.keys().map(|class| class.0).max().unwrap_or(0);
-        let mut is_one = vec![false; largest as usize + 1];
-        for class in keys.keys() {
-            is_one[class.0 as usize] = true;
-        }
-        let found: Vec<Vec<(u32, ClassId)>> = fragments
-            .par_iter()
-            .map(|fragment| {
-                let listed = fragment.types.iter().copied().enumerate();
-                let wanted = listed
-                    .filter(|(_, class)| is_one.get(class.0 as usize).is_some_and(|&one| one));
-                wanted.map(|(place, class)| (place as u32, class)).collect()
-            })
-            .collect();
+        let mut classes: Vec<ClassId> = keys.keys().copied().collect();
+        classes.sort_unstable();
         let mut occurrences = Self { by_unit: HashMap::new(), by_class: HashMap::new() };
-        for (fragment, found) in fragments.iter().zip(found) {
+        for (unit, found) in occurrences_of(&classes, fragments) {
             for (place, class) in found {
                 let key = keys[&class];
-                occurrences.by_unit.entry(fragment.unit).or_default().push((key, class));
-                let first = (0, fragment.unit, place);
+                occurrences.by_unit.entry(unit).or_default().push((key, class));
+                let first = (0, unit, place);
                 occurrences.by_class.entry(class).or_insert(first).0 += 1;
             }
         }

@@ -244,7 +244,9 @@ impl<'a> Judge<'a, '_> {
             && (flags.has(FunctionFlags::SIGNATURE_CHANGED) || is_clone())
     }
 
-    /// The state that speaks for all: the one the symbol belongs to (4.7.2).
+    /// The state that speaks for all: the one the symbol belongs to (4.7.2). Where none is (the
+    /// real one may have ranges instead of an address), pahole 1.32 takes the first that has an
+    /// address.
     fn canonical<'s>(&self, symbols: &Group<'_>, states: &'s [State]) -> &'s State {
         if states.len() == 1 {
             return &states[0];
@@ -253,7 +255,8 @@ impl<'a> Judge<'a, '_> {
             |state: &&State| symbols.symbols.iter().any(|symbol| self.is_at(state, symbol.address));
         let mut real = states.iter().filter(is_real);
         let best = real.clone().find(|state| !self.is_reduced(symbols, state));
-        best.or_else(|| real.next()).unwrap_or(&states[0])
+        let placed = || states.iter().find(|state| state.address != 0);
+        best.or_else(|| real.next()).or_else(placed).unwrap_or(&states[0])
     }
 
     /// The last reason that holds (4.7.3).
