@@ -184,10 +184,13 @@ impl<'a> Strings<'a> {
 }
 
 fn append_words(bytes: &mut Vec<u8>, words: &[u32], big_endian: bool) {
+    let start = bytes.len();
+    bytes.resize(start + words.len() * 4, 0);
+    let places = bytes[start..].chunks_exact_mut(4).zip(words);
     if big_endian {
-        bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+        places.for_each(|(place, word)| place.copy_from_slice(&word.to_be_bytes()));
     } else {
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        places.for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
     }
 }
 

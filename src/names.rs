@@ -60,6 +60,13 @@ struct Direct {
     table: HashTable<(u32, u32)>,
 }
 
+impl Direct {
+    fn short_id(&self, packed: u32) -> NameId {
+        let found = self.short.binary_search_by_key(&packed, |entry| entry.0);
+        found.map_or(NameId(SHORT + packed), |index| NameId(self.short[index].1 + 1))
+    }
+}
+
 #[derive(Debug)]
 enum Interned {
     InStrings { start: u32, len: u32 },
@@ -111,6 +118,16 @@ impl Names {
         }
     }
 
+    /// The id of a name of up to three bytes, given as a little-endian integer.
+    #[inline]
+    pub fn short(&self, packed: u32) -> NameId {
+        if self.prefix.is_some() {
+            let bytes = packed.to_le_bytes();
+            return self.inline(until_nul(&bytes));
+        }
+        if packed == 0 { NameId::NONE } else { self.short_id(packed) }
+    }
+
     /// The bytes of a name. `buffer` holds them if they are nowhere else.
     #[must_use]
     pub fn bytes<'a>(&'a self, name: NameId, buffer: &'a mut [u8; 4]) -> &'a [u8] {
@@ -136,12 +153,12 @@ impl Names {
         self.bytes(name, &mut [0; 4]).to_vec()
     }
 
+    #[inline]
     fn short_id(&self, packed: u32) -> NameId {
-        let in_strings = self.direct.as_ref().and_then(|direct| {
-            let found = direct.short.binary_search_by_key(&packed, |entry| entry.0);
-            found.ok().map(|index| direct.short[index].1)
-        });
-        in_strings.map_or(NameId(SHORT + packed), |offset| NameId(offset + 1))
+        match &self.direct {
+            Some(direct) if !direct.short.is_empty() => direct.short_id(packed),
+            _ => NameId(SHORT + packed),
+        }
     }
 
     fn in_section(&self, bytes: &[u8]) -> Option<NameId> {

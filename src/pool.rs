@@ -106,9 +106,9 @@ pub struct Pool {
     starts: Vec<u32>,
     table: HashTable<u32>,
     seed: u64,
-    /// For each class, the one that was asked for after it last time: units repeat the types of
-    /// the same headers in the same order, so that a look-up is usually one comparison.
-    successors: Vec<u32>,
+    /// For each class, the two that were last asked for after it: units repeat the types of the
+    /// same headers in the same order, so that a look-up is usually one comparison.
+    successors: Vec<[u32; 2]>,
     last: u32,
 }
 
@@ -169,14 +169,16 @@ impl Pool {
     /// When the pool would exceed 2^30 words: it holds only distinct types.
     #[inline]
     pub fn intern(&mut self, wanted: &[u32]) -> ClassId {
-        let guess = self.successors.get(self.last as usize).copied().unwrap_or(u32::MAX);
-        if (guess as usize) < self.len() && record(&self.words, &self.starts, guess) == wanted {
-            self.last = guess;
-            return ClassId(guess);
+        let guesses = self.successors.get(self.last as usize).copied().unwrap_or([u32::MAX; 2]);
+        for guess in guesses {
+            if (guess as usize) < self.len() && record(&self.words, &self.starts, guess) == wanted {
+                self.last = guess;
+                return ClassId(guess);
+            }
         }
         let class = self.look_up(wanted);
-        if let Some(successor) = self.successors.get_mut(self.last as usize) {
-            *successor = class;
+        if let Some(successors) = self.successors.get_mut(self.last as usize) {
+            *successors = [class, successors[0]];
         }
         self.last = class;
         ClassId(class)
@@ -194,7 +196,7 @@ impl Pool {
         starts.push(words.len() as u32);
         let rehash = |&class: &u32| crate::pool::hash(record(words, starts, class), *seed);
         table.insert_unique(hash, class, rehash);
-        self.successors.push(u32::MAX);
+        self.successors.push([u32::MAX; 2]);
         class
     }
 }

@@ -23,10 +23,10 @@ impl<'a, const BIG: bool> Cursor<'a, BIG> {
 
     #[inline(always)]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Eof> {
-        let rest = self.bytes.get(self.position..).ok_or(Eof)?;
-        let bytes = rest.first_chunk::<N>().ok_or(Eof)?;
-        self.position += N;
-        Ok(*bytes)
+        let end = self.position.wrapping_add(N);
+        let bytes = self.bytes.get(self.position..end).ok_or(Eof)?;
+        self.position = end;
+        Ok(bytes.try_into().expect("as many bytes as were asked for"))
     }
 
     /// One byte.
@@ -115,11 +115,11 @@ impl<'a, const BIG: bool> Cursor<'a, BIG> {
     /// Passes over `size` bytes.
     #[inline(always)]
     pub fn skip(&mut self, size: u64) -> Result<(), Eof> {
-        let rest = (self.bytes.len() - self.position.min(self.bytes.len())) as u64;
-        if size > rest {
+        let end = (self.position as u64).saturating_add(size);
+        if end > self.bytes.len() as u64 {
             return Err(Eof);
         }
-        self.position += size as usize;
+        self.position = end as usize;
         Ok(())
     }
 

@@ -2,7 +2,9 @@
 
 use super::cursor::{Cursor, Eof};
 use super::sections::Dwarf;
-use super::template::{Op, SLOTS, Slot, Step, Template, Templates, indirect_step};
+use super::template::{
+    ABSENT, Op, SLOTS, Simple, SimpleName, Slot, Step, Template, Templates, indirect_step,
+};
 use super::unit::UnitHeader;
 use crate::names::{NameCache, NameId};
 
@@ -179,6 +181,33 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         Ok(())
     }
 
+    /// Reads name, type and number of a DIE whose template is [`Simple`].
+    #[inline(always)]
+    pub fn read_simple(&mut self, simple: &Simple) -> Result<(NameId, DieRef, u64), DieError> {
+        let name = match simple.name {
+            SimpleName::Absent => NameId::NONE,
+            SimpleName::Strp => {
+                self.cursor.skip(u64::from(simple.before_name))?;
+                let offset = u64::from(self.cursor.u32()?);
+                self.dwarf.names.at_offset(offset, self.names)
+            }
+            SimpleName::String => {
+                self.cursor.skip(u64::from(simple.before_name))?;
+                self.inline_name()?
+            }
+        };
+        let start = self.cursor.position;
+        self.cursor.skip(u64::from(simple.size))?;
+        let rest = Cursor::<BIG>::new(&self.cursor.bytes[start..self.cursor.position], 0);
+        let at = |place: u32| Cursor::<BIG> { position: place as usize, ..rest };
+        let ty = if simple.type_at == ABSENT { 0 } else { at(simple.type_at).u32()? };
+        let number = match simple.number_at {
+            ABSENT => simple.number,
+            place => at(place).unsigned(simple.number_width)?,
+        };
+        Ok((name, ty, number))
+    }
+
     /// Passes over the attributes of a DIE.
     #[inline(always)]
     pub fn skip(&mut self, template: &Template) -> Result<(), DieError> {
@@ -235,15 +264,30 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             Op::LocalReference(4) => u64::from(self.cursor.u32()?),
             Op::Unsigned(width) => self.cursor.unsigned(width)?,
             Op::Preset => step.value as u64,
-            Op::String => {
-                let bytes = self.cursor.string()?;
-                u64::from(self.dwarf.names.inline(bytes).0)
-            }
+            Op::String => u64::from(self.inline_name()?.0),
             Op::Sleb => self.cursor.sleb()? as u64,
             Op::Uleb => self.cursor.uleb()?,
             Op::Flag => u64::from(self.cursor.u8()? != 0),
             other => self.rare_value(other)?,
         })
+    }
+
+    /// Reads a string in place. gcc writes those of up to three bytes this way.
+    #[inline(always)]
+    fn inline_name(&mut self) -> Result<NameId, DieError> {
+        let start = self.cursor.position;
+        if let Some(Ok(bytes)) = self.cursor.bytes.get(start..start + 4).map(<[u8; 4]>::try_from) {
+            let word = u32::from_le_bytes(bytes);
+            // The lowest byte that is 0 shows as the lowest set bit (carries go upwards only).
+            let zeros = word.wrapping_sub(0x0101_0101) & !word & 0x8080_8080;
+            if zeros != 0 {
+                let length = zeros.trailing_zeros() / 8;
+                self.cursor.position = start + length as usize + 1;
+                return Ok(self.dwarf.names.short(word & ((1 << (8 * length)) - 1)));
+            }
+        }
+        let bytes = self.cursor.string()?;
+        Ok(self.dwarf.names.inline(bytes))
     }
 
     fn rare_value(&mut self, op: Op) -> Result<u64, DieError> {

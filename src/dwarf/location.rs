@@ -300,6 +300,7 @@ impl Locations {
                 buffer.extend_from_slice(&bytes[offset as usize..end as usize]);
             } else {
                 section.range(elf, offset, size, &mut buffer)?;
+                buffer.truncate(size);
             }
             self.window = buffer;
             self.window_start = offset;

@@ -75,6 +75,22 @@ pub enum DieKind {
     Other,
 }
 
+impl DieKind {
+    /// A struct, class or union.
+    #[inline]
+    #[must_use]
+    pub const fn has_members(self) -> bool {
+        matches!(self, Self::Struct | Self::Class | Self::Union)
+    }
+
+    /// A type that C refers to by kind and name.
+    #[inline]
+    #[must_use]
+    pub const fn is_nominal(self) -> bool {
+        self.has_members() || matches!(self, Self::Enumeration)
+    }
+}
+
 /// `DW_TAG_GNU_annotation` (gcc 16), not in gimli.
 const GNU_ANNOTATION: DwTag = DwTag(0x6001);
 /// `DW_AT_GNU_annotation` (gcc 16), not in gimli.
@@ -199,9 +215,8 @@ pub enum Slot {
 pub const SLOTS: usize = Slot::LoclistsBase as usize + 1;
 
 /// Which slot an attribute of a DIE of this kind fills, if it matters there (spec/encoding 2-5).
-fn slot_of(kind: DieKind, attribute: DwAt, form: DwForm) -> Option<Slot> {
+fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
     use DieKind as K;
-    let class = class_of(form);
     let slot = match (attribute, class) {
         (dw::DW_AT_name, Class::String) => Slot::Name,
         (dw::DW_AT_type, Class::Reference) => Slot::Type,
@@ -545,6 +560,88 @@ pub struct Template {
     steps: (u32, u32),
     /// Bytes after the last step.
     pub after: u32,
+    /// The short way to read the DIE, if it is of the common shape.
+    pub simple: Option<Simple>,
+}
+
+/// A DIE that has nothing of interest but a name, a type and one number, the name first and all
+/// else of fixed width: most members, enumerators, typedefs, pointers and prototypes.
+#[derive(Clone, Copy, Debug)]
+pub struct Simple {
+    /// Bytes before the name.
+    pub before_name: u32,
+    /// How the name is written.
+    pub name: SimpleName,
+    /// Place of the four-byte type reference after the name; [`ABSENT`] if there is none.
+    pub type_at: u32,
+    /// Place of the number after the name; [`ABSENT`] if it is [`Self::number`].
+    pub number_at: u32,
+    /// Bytes of the number.
+    pub number_width: u8,
+    /// The number if all DIEs of the abbreviation have the same, or none.
+    pub number: u64,
+    /// Whether there is a number.
+    pub has_number: bool,
+    /// Bytes after the name.
+    pub size: u32,
+}
+
+/// How the name of a [`Simple`] DIE is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimpleName {
+    /// There is none.
+    Absent,
+    /// A four-byte offset into `.debug_str`.
+    Strp,
+    /// In place.
+    String,
+}
+
+/// A place that a [`Simple`] DIE does not have.
+pub const ABSENT: u32 = u32::MAX;
+
+impl Simple {
+    /// The short way for a template with these steps, `after` which come that many bytes.
+    fn of(steps: &[Step], after: u32) -> Option<Self> {
+        let mut simple = Self {
+            before_name: 0,
+            name: SimpleName::Absent,
+            type_at: ABSENT,
+            number_at: ABSENT,
+            number_width: 0,
+            number: 0,
+            has_number: false,
+            size: 0,
+        };
+        for (place, step) in steps.iter().enumerate() {
+            let at = simple.size.checked_add(step.before)?;
+            simple.size = at.checked_add(u32::from(step.op.fixed_size().unwrap_or(0)))?;
+            match (step.slot?, step.op) {
+                (Slot::Name, Op::Strp(4) | Op::String) if place == 0 => {
+                    let is_inline = step.op == Op::String;
+                    simple.name = if is_inline { SimpleName::String } else { SimpleName::Strp };
+                    simple.before_name = step.before;
+                    simple.size = 0;
+                }
+                (Slot::Type, Op::LocalReference(4)) => simple.type_at = at,
+                (Slot::MemberLocation | Slot::ConstValue | Slot::ByteSize, op) => {
+                    simple.has_number = true;
+                    match op {
+                        Op::Preset => simple.number = step.value as u64,
+                        Op::Unsigned(width) => {
+                            (simple.number_at, simple.number_width) = (at, width);
+                        }
+                        _ => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+        let numbers = steps.iter().filter(|step| step.slot != Some(Slot::Name));
+        let numbers = numbers.filter(|step| step.slot != Some(Slot::Type)).count();
+        simple.size = simple.size.checked_add(after)?;
+        (numbers <= 1).then_some(simple)
+    }
 }
 
 /// How a unit writes offsets and addresses.
@@ -587,6 +684,9 @@ pub struct Templates {
     sparse: std::collections::BTreeMap<u64, u32>,
     /// What was compiled, to not do it again for the next unit.
     source: Option<(u64, Encoding)>,
+    /// Class and reading of the forms with small codes, in the encoding they were looked up for.
+    forms: Vec<Option<(Class, Op)>>,
+    forms_encoding: Option<Encoding>,
     /// Whether any attribute uses `DW_FORM_ref_addr` (spec/encoding 1.3.1 b).
     pub has_section_references: bool,
 }
@@ -610,6 +710,7 @@ impl Templates {
         self.sparse.clear();
         self.source = None;
         self.has_section_references = false;
+        self.look_up_forms(encoding);
         let start = usize::try_from(offset).map_err(|_| TableError::Eof)?;
         let mut cursor = Cursor::<false>::new(section, start);
         loop {
@@ -639,6 +740,23 @@ impl Templates {
     #[must_use]
     pub fn steps(&self, template: &Template) -> &[Step] {
         &self.steps[template.steps.0 as usize..template.steps.1 as usize]
+    }
+
+    #[inline]
+    fn form(&self, form: DwForm, encoding: Encoding) -> Option<(Class, Op)> {
+        match self.forms.get(usize::from(form.0)) {
+            Some(known) => *known,
+            None => Some((class_of(form), op_of(form, encoding)?)),
+        }
+    }
+
+    fn look_up_forms(&mut self, encoding: Encoding) {
+        if self.forms_encoding != Some(encoding) {
+            let forms = (0..=dw::DW_FORM_addrx4.0).map(DwForm);
+            let look_up = |form| Some((class_of(form), op_of(form, encoding)?));
+            self.forms = forms.map(look_up).collect();
+            self.forms_encoding = Some(encoding);
+        }
     }
 
     fn add(&mut self, code: u64, template: Template) -> Result<(), TableError> {
@@ -679,8 +797,8 @@ impl Templates {
                 break;
             }
             self.has_section_references |= form == dw::DW_FORM_ref_addr;
-            let op = op_of(form, encoding).ok_or(TableError::UnknownForm(code))?;
-            let slot = slot_of(kind, attribute, form);
+            let (class, op) = self.form(form, encoding).ok_or(TableError::UnknownForm(code))?;
+            let slot = slot_of(kind, attribute, class);
             let size = op.fixed_size().map(u32::from);
             fixed = fixed.zip(size).map(|(sum, size)| sum.saturating_add(size));
             match (size, slot) {
@@ -691,7 +809,9 @@ impl Templates {
                 }
             }
         }
+        let simple = Simple::of(&self.steps[first as usize..], pending);
         Ok(Template {
+            simple,
             kind,
             tag,
             has_children,
@@ -715,5 +835,5 @@ pub fn indirect_step(
         return None;
     }
     let attribute = DwAt(u16::try_from(attribute).ok()?);
-    Some((op_of(form, encoding)?, slot_of(kind, attribute, form)))
+    Some((op_of(form, encoding)?, slot_of(kind, attribute, class_of(form))))
 }

@@ -101,9 +101,12 @@ impl SectionData {
         };
         match self {
             Self::InFile { offset, .. } => {
-                buffer.resize(size, 0);
-                elf.read_at(offset + start, buffer)?;
-                Ok(buffer)
+                // What is read over need not be cleared first.
+                if buffer.len() < size {
+                    buffer.resize(size, 0);
+                }
+                elf.read_at(offset + start, &mut buffer[..size])?;
+                Ok(&buffer[..size])
             }
             Self::Memory(bytes) => {
                 let start = usize::try_from(start).expect("inside a vector");

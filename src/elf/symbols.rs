@@ -87,22 +87,32 @@ impl Layout {
     }
 
     fn parse(self, entry: &[u8], extended: &[u8], number: usize) -> Symbol {
-        let word = |start: usize, size: usize| {
-            let bytes = entry[start..start + size].iter();
-            let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
-            if self.big_endian { bytes.fold(0, fold) } else { bytes.rev().fold(0, fold) }
-        };
-        let half = |value: u64| u32::try_from(value).expect("at most four bytes were read");
-        let (info, section, value, size) = if self.is_64 {
-            (entry[4], half(word(6, 2)), word(8, 8), word(16, 8))
+        let (name, info, section, value, size) = if self.is_64 {
+            (self.u32(entry, 0), entry[4], self.u16(entry, 6), self.u64(entry, 8), self.u64(entry, 16))
         } else {
-            (entry[12], half(word(14, 2)), word(4, 4), word(8, 4))
+            let (value, size) = (self.u32(entry, 4).into(), self.u32(entry, 8).into());
+            (self.u32(entry, 0), entry[12], self.u16(entry, 14), value, size)
         };
         let section = match section {
             0xffff => self.extended_index(extended, number),
-            index => index,
+            index => u32::from(index),
         };
-        Symbol { name: half(word(0, 4)), kind: SymbolType(info & 15), section, value, size }
+        Symbol { name, kind: SymbolType(info & 15), section, value, size }
+    }
+
+    fn u16(self, entry: &[u8], at: usize) -> u16 {
+        let bytes = entry[at..at + 2].try_into().expect("two bytes");
+        if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+    }
+
+    fn u32(self, entry: &[u8], at: usize) -> u32 {
+        let bytes = entry[at..at + 4].try_into().expect("four bytes");
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    fn u64(self, entry: &[u8], at: usize) -> u64 {
+        let bytes = entry[at..at + 8].try_into().expect("eight bytes");
+        if self.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
     }
 
     fn extended_index(self, extended: &[u8], number: usize) -> u32 {

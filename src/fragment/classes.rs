@@ -15,14 +15,16 @@ use crate::pool::{ClassId, Namespace, Pool, Ref};
 const UNKNOWN: u32 = u32::MAX;
 /// A type that waits for the types it refers to.
 const WAITING: u32 = u32::MAX - 1;
+/// Stands for the class of a type that has none.
+const NO_CLASS: ClassId = ClassId(u32::MAX);
 
 /// What the types of one unit became. Reused from unit to unit.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     /// What a reference to each type is.
     refs: Vec<u32>,
-    /// The class of each type, `None` for those that have none.
-    classes: Vec<Option<ClassId>>,
+    /// The class of each type, [`NO_CLASS`] for those that have none.
+    classes: Vec<ClassId>,
     /// Classes that one type DIE gives besides its own, in id order before it.
     extra: Vec<(TypeIndex, ClassId)>,
     stack: Vec<TypeIndex>,
@@ -32,31 +34,34 @@ pub(super) struct Classes {
 impl Classes {
     /// Interns all types of `local`. `local.rank()` must have been called.
     pub fn intern(&mut self, local: &mut Local, pool: &mut Pool, notes: &mut Notes, base: u64) {
-        self.reset(local);
         copy_specified_names(local);
         place_old_bitfields(local);
-        self.name_nominal(local);
-        let mut order = std::mem::take(&mut local.order);
+        self.reset(local);
+        let order = std::mem::take(&mut local.order);
         for &index in &order {
             self.visit(index, local, pool, notes, base);
         }
-        // Aliases and the like are not types of their own.
-        order.retain(|&index| self.classes[index as usize].is_some());
         self.extra.sort_by_key(|entry| entry.0);
         local.order = order;
     }
 
     fn reset(&mut self, local: &Local) {
         self.refs.clear();
-        self.refs.resize(local.types.len(), UNKNOWN);
+        self.refs.extend(local.types.iter().map(|ty| match ty.shape {
+            Shape::Void => Ref::VOID.0,
+            Shape::Record if ty.kind.is_nominal() => nominal(local.record(*ty)).map_or(UNKNOWN, |found| found.0),
+            _ => UNKNOWN,
+        }));
         self.classes.clear();
-        self.classes.resize(local.types.len(), None);
+        self.classes.resize(local.types.len(), NO_CLASS);
         self.extra.clear();
     }
 
     /// The class of a type.
+    #[inline]
     pub fn class(&self, index: TypeIndex) -> Option<ClassId> {
-        self.classes[index as usize]
+        let class = self.classes[index as usize];
+        (class != NO_CLASS).then_some(class)
     }
 
     /// What a reference to the type is.
@@ -84,16 +89,6 @@ impl Classes {
         local.index_of(offset).map_or(Ref::VOID, |index| self.reference(index))
     }
 
-    fn name_nominal(&mut self, local: &Local) {
-        for (ty, reference) in local.types.iter().zip(&mut self.refs) {
-            *reference = match ty.shape {
-                Shape::Void => Ref::VOID.0,
-                Shape::Record => nominal(local.record(*ty)).map_or(UNKNOWN, |found| found.0),
-                _ => UNKNOWN,
-            };
-        }
-    }
-
     fn visit(
         &mut self,
         root: TypeIndex,
@@ -102,15 +97,24 @@ impl Classes {
         notes: &mut Notes,
         base: u64,
     ) {
-        if self.classes[root as usize].is_some() {
+        if self.classes[root as usize] != NO_CLASS {
             return;
         }
         debug_assert!(self.stack.is_empty());
-        self.stack.push(root);
+        // Most types need not wait for any other.
+        self.attempt(root, local, notes, base);
+        if self.stack.is_empty() {
+            self.complete(root, local, pool);
+            return;
+        }
+        if self.refs[root as usize] == UNKNOWN {
+            self.refs[root as usize] = WAITING;
+        }
+        self.stack.insert(0, root);
         while let Some(&index) = self.stack.last() {
             let is_known = !matches!(self.refs[index as usize], UNKNOWN | WAITING);
             // A nominal type is visited for its class, never for its reference.
-            if is_known && (index != root || self.classes[index as usize].is_some()) {
+            if is_known && (index != root || self.classes[index as usize] != NO_CLASS) {
                 self.stack.pop();
                 continue;
             }
@@ -126,24 +130,31 @@ impl Classes {
     }
 
     /// Writes the record of a type with resolved references; types it must wait for are pushed.
+    #[inline]
     fn attempt(&mut self, index: TypeIndex, local: &Local, notes: &mut Notes, base: u64) {
         let ty = local.types[index as usize];
+        let waiting = self.stack.len();
+        self.record.clear();
+        self.record.extend_from_slice(local.record(ty));
+        let mut resolver =
+            Resolver { refs: &self.refs, local, stack: &mut self.stack, has_trouble: false };
+        change_refs(ty, &mut self.record, |offset| resolver.resolve(offset));
+        if resolver.has_trouble {
+            self.stack.truncate(waiting);
+            self.attempt_with_care(ty, local, notes, base + u64::from(ty.offset));
+        }
+    }
+
+    /// The same for a type with a reference that leads nowhere or closes a cycle.
+    #[cold]
+    fn attempt_with_care(&mut self, ty: LocalType, local: &Local, notes: &mut Notes, at: u64) {
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         record.extend_from_slice(local.record(ty));
-        let mut resolve =
-            |offset| self.resolve_or_wait(offset, local, notes, base + u64::from(ty.offset)).0;
-        match ty.shape {
-            Shape::Void => {}
-            Shape::Record => map_refs(&mut record, resolve),
-            Shape::Alias => record[0] = resolve(record[0]),
-            Shape::Array => record[3] = resolve(record[3]),
-            Shape::TaggedPointer => record[2] = resolve(record[2]),
-        }
+        change_refs(ty, &mut record, |offset| self.resolve_or_wait(offset, local, notes, at).0);
         self.record = record;
     }
 
-    #[inline]
     fn resolve_or_wait(
         &mut self,
         offset: DieRef,
@@ -155,10 +166,7 @@ impl Classes {
             return Ref::VOID;
         }
         let Some(index) = local.index_of(offset) else {
-            let is_foreign = offset == FOREIGN;
-            notes
-                .add(if is_foreign { Note::ForeignReference } else { Note::DanglingReference }, at);
-            return Ref::VOID;
+            return dangling(offset, notes, at);
         };
         match self.refs[index as usize] {
             UNKNOWN => {
@@ -210,7 +218,7 @@ impl Classes {
     }
 
     fn set(&mut self, index: TypeIndex, class: ClassId) {
-        self.classes[index as usize] = Some(class);
+        self.classes[index as usize] = class;
         let reference = &mut self.refs[index as usize];
         if matches!(*reference, UNKNOWN | WAITING) {
             *reference = Ref::class(class).0;
@@ -250,6 +258,59 @@ impl Classes {
         let class = pool.intern(&[0, self.record[1], target]);
         self.set(index, class);
     }
+}
+
+/// Resolves references as long as nothing is odd about them.
+struct Resolver<'a> {
+    refs: &'a [u32],
+    local: &'a Local,
+    stack: &'a mut Vec<TypeIndex>,
+    has_trouble: bool,
+}
+
+impl Resolver<'_> {
+    #[inline(always)]
+    fn resolve(&mut self, offset: DieRef) -> u32 {
+        let Some(index) = self.local.index_of(offset) else {
+            self.has_trouble |= offset != 0;
+            return Ref::VOID.0;
+        };
+        let known = self.refs[index as usize];
+        if known >= WAITING {
+            self.wait(index, known);
+        }
+        known
+    }
+
+    #[cold]
+    fn wait(&mut self, index: TypeIndex, state: u32) {
+        self.stack.push(index);
+        self.has_trouble |= state == WAITING;
+    }
+}
+
+/// Replaces the references of a type in its words.
+#[inline(always)]
+fn change_refs(ty: LocalType, words: &mut [u32], mut change: impl FnMut(DieRef) -> u32) {
+    match ty.shape {
+        Shape::Void => {}
+        Shape::Record if ty.kind.has_members() => {
+            for member in words[3..].chunks_exact_mut(3) {
+                member[1] = change(member[1]);
+            }
+        }
+        Shape::Record => map_refs(words, change),
+        Shape::Alias => words[0] = change(words[0]),
+        Shape::Array => words[3] = change(words[3]),
+        Shape::TaggedPointer => words[2] = change(words[2]),
+    }
+}
+
+#[cold]
+fn dangling(offset: DieRef, notes: &mut Notes, at: u64) -> Ref {
+    let is_foreign = offset == FOREIGN;
+    notes.add(if is_foreign { Note::ForeignReference } else { Note::DanglingReference }, at);
+    Ref::VOID
 }
 
 fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
@@ -306,7 +367,11 @@ fn place_old_bitfields(local: &mut Local) {
         let within = if storage == 0 { 0 } else { within };
         let offset = field.byte_offset.wrapping_mul(8).wrapping_add_signed(within);
         let start = local.types[field.owner as usize].start as usize;
-        let has_bitfields = Info(local.words[start + 1]).kflag();
+        let info = Info(local.words[start + 1]);
+        if field.element >= info.vlen() {
+            continue;
+        }
+        let has_bitfields = info.kflag();
         let place = start + 3 + 3 * field.element as usize + 2;
         local.words[place] = if has_bitfields {
             (field.bit_size as u32) << 24 | (offset as u32 & 0xff_ffff)

@@ -122,6 +122,13 @@ pub(super) struct OldBitfield {
     pub ty: DieRef,
 }
 
+/// Which of 64 bytes of a unit start a type DIE, and how many types start before them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    starts: u64,
+    before: u32,
+}
+
 /// Everything found in one unit.
 #[derive(Debug, Default)]
 pub(super) struct Local {
@@ -145,10 +152,8 @@ pub(super) struct Local {
     pub first_int: Option<TypeIndex>,
     pub has_array: bool,
     pub is_big_endian: bool,
-    /// One bit per byte of the unit: a type DIE starts here.
-    marks: Vec<u64>,
-    /// Types before each word of `marks`.
-    ranks: Vec<u32>,
+    /// Where type DIEs start, for 64 bytes of the unit each.
+    marks: Vec<Marks>,
 }
 
 impl Local {
@@ -168,14 +173,13 @@ impl Local {
         self.first_int = None;
         self.has_array = false;
         self.marks.clear();
-        self.marks.resize(size / 64 + 1, 0);
-        self.ranks.clear();
+        self.marks.resize(size / 64 + 1, Marks::default());
     }
 
     /// Starts a type at the DIE `offset`; types must come in order of offset.
     #[inline]
     pub fn begin(&mut self, offset: u32, kind: DieKind) -> TypeIndex {
-        self.marks[offset as usize / 64] |= 1 << (offset % 64);
+        self.marks[offset as usize / 64].starts |= 1 << (offset % 64);
         let index = self.types.len() as u32;
         self.types.push(LocalType {
             start: 0,
@@ -201,23 +205,22 @@ impl Local {
     /// Prepares [`Self::index_of`], once the walk is over.
     pub fn rank(&mut self) {
         let mut count = 0;
-        self.ranks.extend(self.marks.iter().map(|word| {
-            let before = count;
-            count += word.count_ones();
-            before
-        }));
+        for marks in &mut self.marks {
+            marks.before = count;
+            count += marks.starts.count_ones();
+        }
     }
 
     /// The type whose DIE is at `offset`.
     #[inline]
     pub fn index_of(&self, offset: DieRef) -> Option<TypeIndex> {
-        let word = *self.marks.get(offset as usize / 64)?;
+        let marks = self.marks.get(offset as usize / 64)?;
         let bit = offset % 64;
-        if word >> bit & 1 == 0 {
+        if marks.starts >> bit & 1 == 0 {
             return None;
         }
-        let below = word & ((1 << bit) - 1);
-        Some(self.ranks[offset as usize / 64] + below.count_ones())
+        let below = marks.starts & ((1 << bit) - 1);
+        Some(marks.before + below.count_ones())
     }
 
     /// The words of a type.

@@ -385,13 +385,12 @@ impl<'a> Decoder<'a> {
                 types.push(class);
             }
         };
-        for &index in &local.order {
-            if classes.has_extra() {
-                classes.extra(index).for_each(&mut add);
+        if classes.has_extra() {
+            for &index in &local.order {
+                classes.extra(index).chain(classes.class(index)).for_each(&mut add);
             }
-            if let Some(class) = classes.class(index) {
-                add(class);
-            }
+        } else {
+            local.order.iter().filter_map(|&index| classes.class(index)).for_each(&mut add);
         }
         types.shrink_to_fit();
         let index_type = match local.first_int {

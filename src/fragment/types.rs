@@ -15,7 +15,7 @@ use crate::options::Feature;
 /// Name of an INT that stands for a base type INT cannot express (2.2.4).
 const SANITIZED_INT: &[u8] = b"__SANITIZED_FAKE_INT__";
 /// Largest bit offset next to a bitfield size (rule T5).
-const MAX_BITFIELD_OFFSET: u64 = 0xff_ffff;
+const MAX_BITFIELD_OFFSET: u32 = 0xff_ffff;
 /// As many dimensions of an array are read (2.3.5).
 const MAX_DIMENSIONS: usize = 64;
 
@@ -24,10 +24,16 @@ const MAX_DIMENSIONS: usize = 64;
 pub(super) struct Member {
     name: NameId,
     ty: DieRef,
+    /// From the start of the struct; of an old bitfield, that of its storage.
+    bit_offset: u32,
+    bit_size: u32,
+}
+
+/// What else is known of a bitfield in the style of DWARF 2 and 3.
+#[derive(Clone, Copy, Debug)]
+struct OldPlace {
     bit_offset: u64,
-    bit_size: u64,
-    /// Set for a bitfield whose `bit_offset` must still be worked out.
-    old: Option<(u64, u64)>,
+    byte_size: u64,
 }
 
 /// `BTF_INT_SIGNED`, `BTF_INT_BOOL` in the encoding byte of an INT.
@@ -83,8 +89,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// Pointers other than `*`, and everything that qualifies a type.
     pub(super) fn qualifier(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, template.kind);
-        self.reader.read(template, self.values)?;
-        let target = self.values.reference(Slot::Type);
+        let (_, target) = self.named_type(template)?;
         let kind = match template.kind {
             DieKind::Const => Kind::Const,
             DieKind::Volatile => Kind::Volatile,
@@ -111,6 +116,13 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// A pointer with its type tags (2.8.2).
     pub(super) fn pointer(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Pointer);
+        if let (Some(simple), false) = (&template.simple, template.has_children) {
+            let (_, target, _) = self.reader.read_simple(simple)?;
+            let start = self.local.words.len();
+            self.local.words.extend([0, Info::new(Kind::Ptr, 0, false).0, target]);
+            self.local.finish(index, start, Shape::Record, 0);
+            return Ok(());
+        }
         self.reader.read(template, self.values)?;
         let target = self.values.reference(Slot::Type);
         let annotation = self.values.reference(Slot::GnuAnnotation);
@@ -147,10 +159,18 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
 
     pub(super) fn typedef(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Typedef);
-        self.reader.read(template, self.values)?;
-        let name = self.values.name();
-        let target = self.values.reference(Slot::Type);
-        let specification = self.values.reference(Slot::Specification);
+        let (name, target, specification) = match &template.simple {
+            Some(simple) => {
+                let (name, target, _) = self.reader.read_simple(simple)?;
+                (name, target, 0)
+            }
+            None => {
+                self.reader.read(template, self.values)?;
+                let values = &*self.values;
+                let specification = values.reference(Slot::Specification);
+                (values.name(), values.reference(Slot::Type), specification)
+            }
+        };
         if name.is_none() && specification == 0 {
             self.note(Note::NamelessTypedef);
             self.alias(index, target);
@@ -284,9 +304,18 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     fn members_of(&mut self, index: TypeIndex) -> Result<(), DieError> {
         let mut component = 0;
         while let Some(child) = self.reader.next()? {
+            if let (DieKind::Member, Some(simple), false) =
+                (child.kind, &child.simple, child.has_children)
+            {
+                let (name, ty, bytes) = self.reader.read_simple(simple)?;
+                let bit_offset = clamp(bytes.saturating_mul(8));
+                self.members.push(Member { name, ty, bit_offset, bit_size: 0 });
+                component += 1;
+                continue;
+            }
             match child.kind {
                 DieKind::Member => {
-                    self.member(child, index, component)?;
+                    self.complex_member(child, index, component)?;
                     component += 1;
                 }
                 DieKind::Inheritance => {
@@ -300,7 +329,22 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         Ok(())
     }
 
-    fn member(
+    fn member_annotations(
+        &mut self,
+        template: &Template,
+        owner: TypeIndex,
+        component: i32,
+    ) -> Result<(), DieError> {
+        if template.has_children {
+            while let Some(child) = self.reader.next()? {
+                self.type_annotation(child, owner, component)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A member with more than a name, a type and a place, or with tags.
+    fn complex_member(
         &mut self,
         template: &Template,
         owner: TypeIndex,
@@ -313,15 +357,11 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let is_static = values.has(Slot::External) || values.has(Slot::Declaration);
         if !is_static {
             match self.placed_member() {
-                Some(member) => self.members.push(member),
+                Some((member, old)) => self.add_member(member, old, owner),
                 None => self.note(Note::MemberLocation),
             }
         }
-        if template.has_children {
-            while let Some(child) = self.reader.next()? {
-                self.type_annotation(child, owner, component)?;
-            }
-        }
+        self.member_annotations(template, owner, component)?;
         if annotation != 0 {
             let mut tags = std::mem::take(&mut self.local.type_tags);
             self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
@@ -333,94 +373,111 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         Ok(())
     }
 
+    fn add_member(&mut self, member: Member, old: Option<OldPlace>, owner: TypeIndex) {
+        if let Some(old) = old {
+            self.local.old_bitfields.push(OldBitfield {
+                owner,
+                // Its place among the members is known when the struct is complete.
+                element: self.members.len() as u32,
+                byte_offset: u64::from(member.bit_offset / 8),
+                bit_offset: old.bit_offset,
+                bit_size: u64::from(member.bit_size),
+                byte_size: old.byte_size,
+                ty: member.ty,
+            });
+        }
+        self.members.push(member);
+    }
+
     /// Where the member in `values` lies (2.4.4, 2.4.5); `None` if that is computed.
-    fn placed_member(&self) -> Option<Member> {
+    fn placed_member(&self) -> Option<(Member, Option<OldPlace>)> {
         let values = &*self.values;
-        let bit_size = values.number(Slot::BitSize);
-        let mut member = Member {
-            name: values.name(),
-            ty: values.reference(Slot::Type),
-            bit_offset: 0,
-            bit_size,
-            old: None,
-        };
+        let bit_size = clamp(values.number(Slot::BitSize));
+        let (name, ty) = (values.name(), values.reference(Slot::Type));
         if let Some(bits) = values.get(Slot::DataBitOffset) {
-            member.bit_offset = bits;
-            return Some(member);
+            return Some((Member { name, ty, bit_offset: clamp(bits), bit_size }, None));
         }
         let bytes = match values.block(Slot::MemberLocationExpression) {
             Some(block) => constant_offset::<BIG>(self.reader.block(block))?,
             None => values.number(Slot::MemberLocation),
         };
-        member.bit_offset = bytes.checked_mul(8)?;
-        if bit_size != 0 {
-            member.old = Some((values.number(Slot::BitOffset), values.number(Slot::ByteSize)));
-        }
-        Some(member)
+        let member = Member { name, ty, bit_offset: clamp(bytes.checked_mul(8)?), bit_size };
+        let old = (bit_size != 0).then(|| OldPlace {
+            bit_offset: values.number(Slot::BitOffset),
+            byte_size: values.number(Slot::ByteSize),
+        });
+        Some((member, old))
     }
 
     /// Writes the record of a struct or union whose members are those from `first_member` on.
     fn complete(&mut self, index: TypeIndex, name: NameId, size: u64, first_member: usize) {
-        if self.context.is_rust {
-            self.members[first_member..].sort_by_key(|member| member.bit_offset / 8);
-        }
-        let start = self.local.words.len();
         let is_union = self.local.types[index as usize].kind == DieKind::Union;
         let kind = if is_union { Kind::Union } else { Kind::Struct };
-        let mut count = self.members.len() - first_member;
-        if count > MAX_VLEN as usize {
-            self.note(Note::TooManyElements);
-            count = MAX_VLEN as usize;
+        let has_old_bitfields = self.place_old_bitfields_among_members(index, first_member);
+        if self.context.is_rust && !has_old_bitfields {
+            self.members[first_member..].sort_by_key(|member| member.bit_offset / 8);
         }
-        let members = first_member..first_member + count;
-        let has_bitfields = self.has_bitfields(members.clone(), is_union);
+        if self.members.len() - first_member > MAX_VLEN as usize {
+            self.note(Note::TooManyElements);
+            self.members.truncate(first_member + MAX_VLEN as usize);
+        }
+        let start = self.local.words.len();
+        let has_bitfields = self.has_bitfields(first_member, is_union);
+        let count = self.members.len() - first_member;
         let info = Info::new(kind, count as u32, has_bitfields);
-        self.local.words.extend([name.0, info.0, clamp(size)]);
-        for (element, position) in members.enumerate() {
-            let member = self.members[position];
-            let word = self.offset_word(member, is_union, has_bitfields);
-            self.local.words.extend([member.name.0, member.ty, word]);
-            if let Some((bit_offset, byte_size)) = member.old {
-                self.local.old_bitfields.push(OldBitfield {
-                    owner: index,
-                    element: element as u32,
-                    byte_offset: member.bit_offset / 8,
-                    bit_offset,
-                    bit_size: member.bit_size,
-                    byte_size,
-                    ty: member.ty,
-                });
-            }
+        self.local.words.resize(start + 3 + 3 * count, 0);
+        let words = &mut self.local.words[start..];
+        words[..3].copy_from_slice(&[name.0, info.0, clamp(size)]);
+        for (place, member) in words[3..].chunks_exact_mut(3).zip(&self.members[first_member..]) {
+            let bits = if has_bitfields { member.bit_size << 24 } else { 0 };
+            place.copy_from_slice(&[member.name.0, member.ty, bits | member.bit_offset]);
+        }
+        if is_union && !has_old_bitfields {
+            self.keep_at_start(start, has_bitfields);
         }
         self.members.truncate(first_member);
         self.local.finish(index, start, Shape::Record, clamp(size));
     }
 
+    /// Makes the places of the old bitfields of `owner` relative to its first member; returns
+    /// whether it has any.
+    fn place_old_bitfields_among_members(&mut self, owner: TypeIndex, first: usize) -> bool {
+        let mut has_some = false;
+        for field in self.local.old_bitfields.iter_mut().filter(|field| field.owner == owner) {
+            field.element = field.element.wrapping_sub(first as u32);
+            has_some = true;
+        }
+        has_some
+    }
+
+    /// BTF requires that the members of a union are at its start.
+    fn keep_at_start(&mut self, start: usize, has_bitfields: bool) {
+        let mask = if has_bitfields { MAX_BITFIELD_OFFSET } else { u32::MAX };
+        let mut is_off = false;
+        for member in self.local.words[start + 3..].chunks_exact_mut(3) {
+            is_off |= member[2] & mask != 0;
+            member[2] &= !mask;
+        }
+        if is_off {
+            self.note(Note::UnionOffset);
+        }
+    }
+
     /// Whether the type gets kflag (2.4.7). Not if a member lies too far out for a bitfield size
     /// next to its offset: then bit offsets alone must do.
-    fn has_bitfields(&mut self, members: std::ops::Range<usize>, is_union: bool) -> bool {
-        let members = &self.members[members];
-        let is_bitfield = |member: &Member| member.bit_size != 0 || member.bit_offset % 8 != 0;
-        if !members.iter().any(is_bitfield) {
+    fn has_bitfields(&mut self, first_member: usize, is_union: bool) -> bool {
+        let members = &self.members[first_member..];
+        let bits = |all, member: &Member| all | member.bit_size | member.bit_offset % 8;
+        if members.iter().fold(0, bits) == 0 {
             return false;
         }
         let is_far = |member: &Member| !is_union && member.bit_offset > MAX_BITFIELD_OFFSET;
         let is_wide = |member: &Member| member.bit_size > 0xff;
-        if members.iter().any(is_far) || members.iter().any(is_wide) {
+        if members.iter().any(|member| is_far(member) || is_wide(member)) {
             self.note(Note::Bitfield);
             return false;
         }
         true
-    }
-
-    fn offset_word(&mut self, member: Member, is_union: bool, has_bitfields: bool) -> u32 {
-        let mut offset = member.bit_offset;
-        if is_union && offset != 0 && member.old.is_none() {
-            self.note(Note::UnionOffset);
-            offset = 0;
-        }
-        let size = if has_bitfields { member.bit_size as u32 } else { 0 };
-        size << 24 | clamp(offset)
     }
 
     /// 2.6.
@@ -443,8 +500,17 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         if template.has_children {
             while let Some(child) = self.reader.next()? {
                 if child.kind == DieKind::Enumerator {
-                    self.reader.read(child, self.values)?;
-                    if self.enumerator(kind, count, &mut is_negative) {
+                    let (name, value) = match &child.simple {
+                        Some(simple) => {
+                            let (name, _, value) = self.reader.read_simple(simple)?;
+                            (name, value)
+                        }
+                        None => {
+                            self.reader.read(child, self.values)?;
+                            (self.values.name(), self.values.number(Slot::ConstValue))
+                        }
+                    };
+                    if self.enumerator(kind, name, value, count, &mut is_negative) {
                         count += 1;
                     }
                     self.skip_rest(child)?;
@@ -473,10 +539,15 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         }
     }
 
-    /// Adds the enumerator in `values`; returns whether it was added.
-    fn enumerator(&mut self, kind: Kind, count: u32, is_negative: &mut bool) -> bool {
-        let name = self.values.name();
-        let value = self.values.number(Slot::ConstValue);
+    /// Adds an enumerator; returns whether it was added.
+    fn enumerator(
+        &mut self,
+        kind: Kind,
+        name: NameId,
+        value: u64,
+        count: u32,
+        is_negative: &mut bool,
+    ) -> bool {
         if name.is_none() || count >= MAX_VLEN {
             self.note(if name.is_none() {
                 Note::NamelessEnumerator
@@ -515,6 +586,17 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         matches!(dw::DwAte(encoding), dw::DW_ATE_signed | dw::DW_ATE_signed_char)
     }
 
+    /// Reads name and type of a DIE.
+    #[inline]
+    fn named_type(&mut self, template: &Template) -> Result<(NameId, DieRef), DieError> {
+        if let Some(simple) = &template.simple {
+            let (name, ty, _) = self.reader.read_simple(simple)?;
+            return Ok((name, ty));
+        }
+        self.reader.read(template, self.values)?;
+        Ok((self.values.name(), self.values.reference(Slot::Type)))
+    }
+
     /// 2.7.
     pub(super) fn subroutine_type(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::SubroutineType);
@@ -526,9 +608,8 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             while let Some(child) = self.reader.next()? {
                 match child.kind {
                     DieKind::Parameter => {
-                        self.reader.read(child, self.values)?;
-                        let ty = self.values.reference(Slot::Type);
-                        self.parameters.extend([self.values.name().0, ty]);
+                        let (name, ty) = self.named_type(child)?;
+                        self.parameters.extend([name.0, ty]);
                         self.skip_rest(child)?;
                     }
                     DieKind::UnspecifiedParameters => {

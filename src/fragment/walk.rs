@@ -232,6 +232,22 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             return self.reader.skip_tree(template);
         }
         let offset = self.reader.current;
+        if let (Some(simple), false) = (&template.simple, template.has_children)
+            && !simple.has_number
+        {
+            let (name, ty, _) = self.reader.read_simple(simple)?;
+            self.local.parameters.push(LocalParameter {
+                offset,
+                function,
+                index,
+                name,
+                ty,
+                origin: 0,
+                has_constant: false,
+                location: ParameterLocation::None,
+            });
+            return Ok(());
+        }
         self.reader.read(template, self.values)?;
         let values = &*self.values;
         let location = match (

@@ -120,6 +120,12 @@ impl Deviations {
         block.map_or(Place::Class(class), |&block| Place::Block(block))
     }
 
+    /// Whether any class deviates in `unit`.
+    #[must_use]
+    pub fn has_unit(&self, unit: u32) -> bool {
+        self.units.contains_key(&unit)
+    }
+
     /// What `key` stands for in `unit`; `None` if nothing of that name exists at all.
     #[must_use]
     pub fn resolve(&self, unit: u32, key: Key) -> Option<Place> {
@@ -206,7 +212,11 @@ impl Deviations {
     fn complete_with_blocks(&mut self, pool: &Pool, fragments: &[Fragment]) {
         let mut candidates: HashMap<ClassId, Vec<u32>> = HashMap::new();
         for (number, block) in self.blocks.iter().enumerate() {
-            if is_definition(pool.record(block.class)) {
+            let record = pool.record(block.class);
+            let is_completion = key_of(record).is_some_and(|key| {
+                self.completions.get(&key) == Some(&Place::Class(block.class))
+            });
+            if is_definition(record) && is_completion {
                 candidates.entry(block.class).or_default().push(number as u32);
             }
         }
@@ -224,14 +234,12 @@ impl Deviations {
         candidates.sort_unstable_by_key(|entry| entry.0);
         for (class, blocks) in candidates {
             let key = key_of(pool.record(class)).expect("definitions have a name");
-            if self.completions.get(&key) == Some(&Place::Class(class)) {
-                let order = |&number: &u32| {
-                    let block = self.blocks[number as usize];
-                    (std::cmp::Reverse(block.count), block.unit)
-                };
-                let best = blocks.into_iter().min_by_key(order).expect("there is one");
-                self.completions.insert(key, Place::Block(best));
-            }
+            let order = |&number: &u32| {
+                let block = self.blocks[number as usize];
+                (std::cmp::Reverse(block.count), block.unit)
+            };
+            let best = blocks.into_iter().min_by_key(order).expect("there is one");
+            self.completions.insert(key, Place::Block(best));
         }
     }
 }

@@ -64,8 +64,16 @@ pub fn number(
         deviations,
     };
     for (place, fragment) in union.fragments.iter().enumerate() {
-        for &class in &fragment.types {
-            numbered.occurrence(&union.pool, fragment.unit, class);
+        if numbered.deviations.has_unit(fragment.unit) {
+            for &class in &fragment.types {
+                numbered.occurrence(&union.pool, fragment.unit, class);
+            }
+        } else {
+            for &class in &fragment.types {
+                if numbered.class_ids[class.0 as usize] == 0 {
+                    numbered.new_class(&union.pool, class);
+                }
+            }
         }
         if index_fragment == Some(place)
             && let Some(class) = index_type

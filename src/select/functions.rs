@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::matching::difference;
-use super::symbols::{FunctionTable, Group, GroupId};
+use super::symbols::{FunctionSymbol, FunctionTable, Group, GroupId, is_ambiguous};
 use crate::fragment::{Fragment, FunctionFlags};
 use crate::names::{NameId, Names};
 use crate::options::{Feature, Options};
@@ -56,7 +56,8 @@ pub fn functions<'a>(
 ) -> Selection<'a> {
     let groups = group_of_classes(pool, fragments, names, table);
     let states = States::collect(fragments, &groups, table.groups.len());
-    let judge = Judge { pool, names, table, options, is_relocatable };
+    let last = options.compat_pahole.then(|| table.last()).flatten();
+    let judge = Judge { pool, names, table, last, options, is_relocatable };
     let present = (0..table.groups.len() as GroupId).filter(|&group| !states.of(group).is_empty());
     let sorted = table.sorted(present.collect());
     let decisions: Vec<Decision> =
@@ -149,15 +150,19 @@ struct Judge<'a, 'b> {
     pool: &'b Pool,
     names: &'b Names,
     table: &'a FunctionTable<'a>,
+    /// The group whose ambiguity is overlooked.
+    last: Option<GroupId>,
     options: &'b Options,
     is_relocatable: bool,
 }
 
 impl<'a> Judge<'a, '_> {
     fn decide(&self, group: GroupId, states: &[State]) -> Decision<'a> {
-        let symbols = &self.table.groups[group as usize];
+        let last = self.last == Some(group);
+        let group = &self.table.groups[group as usize];
+        let symbols = self.table.symbols(group);
         let mut decision = Decision::default();
-        let (flags, is_inconsistent) = self.combine(symbols, states, &mut decision);
+        let (flags, is_inconsistent) = self.combine(group, states, &mut decision);
         if self.has(Feature::TrueSignature)
             && let Some(chosen) = self.true_signature(symbols, states, &flags)
         {
@@ -165,12 +170,11 @@ impl<'a> Judge<'a, '_> {
             return decision;
         }
         let canonical = self.canonical(symbols, states);
-        let is_ambiguous = symbols.is_ambiguous()
-            && !(self.options.compat_pahole && self.table.last == Some(group));
+        let is_ambiguous = is_ambiguous(symbols) && !last;
         match self.skip_reason(flags[0], is_inconsistent, is_ambiguous, symbols, canonical) {
-            Some(reason) => decision.lines.push(skip_line(symbols, reason)),
+            Some(reason) => decision.lines.push(skip_line(group, reason)),
             None => {
-                decision.chosen = Some(self.choose(symbols.base, symbols.kfunc_flags, canonical))
+                decision.chosen = Some(self.choose(group.base, group.kfunc_flags, canonical))
             }
         }
         decision
@@ -200,7 +204,7 @@ impl<'a> Judge<'a, '_> {
     /// flags of each state, and whether prototypes differ.
     fn combine(
         &self,
-        symbols: &Group<'_>,
+        group: &Group<'_>,
         states: &[State],
         decision: &mut Decision<'a>,
     ) -> (Vec<FunctionFlags>, bool) {
@@ -220,7 +224,7 @@ impl<'a> Judge<'a, '_> {
             let (first, other) = (self.prototype(&states[0]), self.prototype(&states[later]));
             if let Some(difference) = difference(self.pool, self.names, first, other) {
                 is_inconsistent = true;
-                decision.lines.push(skip_line(symbols, &difference));
+                decision.lines.push(skip_line(group, &difference));
             }
         }
         (flags, is_inconsistent)
@@ -233,10 +237,10 @@ impl<'a> Judge<'a, '_> {
     }
 
     /// Whether parameters the compiler removed make the state useless (4.7.3 rule 5).
-    fn is_reduced(&self, symbols: &Group<'_>, state: &State) -> bool {
+    fn is_reduced(&self, symbols: &[FunctionSymbol<'_>], state: &State) -> bool {
         let flags = self.own_flags(state);
         let is_clone = || {
-            let own = symbols.symbols.iter().filter(|symbol| self.is_at(state, symbol.address));
+            let own = symbols.iter().filter(|symbol| self.is_at(state, symbol.address));
             state.address != 0 && own.into_iter().any(|symbol| symbol.is_optimized_clone())
         };
         !self.has(Feature::TrueSignature)
@@ -247,12 +251,12 @@ impl<'a> Judge<'a, '_> {
     /// The state that speaks for all: the one the symbol belongs to (4.7.2). Where none is (the
     /// real one may have ranges instead of an address), pahole 1.32 takes the first that has an
     /// address.
-    fn canonical<'s>(&self, symbols: &Group<'_>, states: &'s [State]) -> &'s State {
+    fn canonical<'s>(&self, symbols: &[FunctionSymbol<'_>], states: &'s [State]) -> &'s State {
         if states.len() == 1 {
             return &states[0];
         }
         let is_real =
-            |state: &&State| symbols.symbols.iter().any(|symbol| self.is_at(state, symbol.address));
+            |state: &&State| symbols.iter().any(|symbol| self.is_at(state, symbol.address));
         let mut real = states.iter().filter(is_real);
         let best = real.clone().find(|state| !self.is_reduced(symbols, state));
         let placed = || states.iter().find(|state| state.address != 0);
@@ -265,7 +269,7 @@ impl<'a> Judge<'a, '_> {
         flags: FunctionFlags,
         is_inconsistent: bool,
         is_ambiguous: bool,
-        symbols: &Group<'_>,
+        symbols: &[FunctionSymbol<'_>],
         canonical: &State,
     ) -> Option<&'static str> {
         let is_inconsistent = is_inconsistent && self.has(Feature::ConsistentFunc);
@@ -289,14 +293,12 @@ impl<'a> Judge<'a, '_> {
     /// The first state that is exactly a symbol with a suffix, under that name (4.8.1).
     fn true_signature(
         &self,
-        symbols: &'a Group<'a>,
+        symbols: &[FunctionSymbol<'a>],
         states: &[State],
         flags: &[FunctionFlags],
     ) -> Option<Chosen<'a>> {
         states.iter().zip(flags).find_map(|(state, flags)| {
-            let own = symbols
-                .symbols
-                .iter()
+            let own = symbols.iter()
                 .find(|symbol| self.is_at(state, symbol.address) && !symbol.suffix().is_empty());
             let symbol = own.filter(|_| state.address != 0)?;
             let is_trusted =
@@ -306,7 +308,7 @@ impl<'a> Judge<'a, '_> {
     }
 }
 
-fn skip_line(symbols: &Group<'_>, reason: &str) -> String {
-    let name = String::from_utf8_lossy(symbols.base);
+fn skip_line(group: &Group<'_>, reason: &str) -> String {
+    let name = String::from_utf8_lossy(group.base);
     format!("{name} : skipping BTF encoding of function due to {reason}")
 }

@@ -38,20 +38,17 @@ impl FunctionSymbol<'_> {
 pub struct Group<'a> {
     /// Text before the first dot.
     pub base: &'a [u8],
-    /// In symbol table order.
-    pub symbols: Vec<FunctionSymbol<'a>>,
+    /// Range of its symbols in the table, in symbol table order.
+    symbols: (u32, u32),
     /// Flags of the kfunc set entry, if it is a kfunc (6.3).
     pub kfunc_flags: Option<u32>,
 }
 
-impl Group<'_> {
-    /// Whether there are two addresses for the name (4.1.4). A 0 is no address, but after one it
-    /// counts as another.
-    #[must_use]
-    pub fn is_ambiguous(&self) -> bool {
-        let pairs = self.symbols.windows(2);
-        pairs.into_iter().any(|pair| pair[0].address != 0 && pair[0].address != pair[1].address)
-    }
+/// Whether there are two addresses for the name (4.1.4). A 0 is no address, but after one it
+/// counts as another.
+#[must_use]
+pub fn is_ambiguous(symbols: &[FunctionSymbol<'_>]) -> bool {
+    symbols.windows(2).any(|pair| pair[0].address != 0 && pair[0].address != pair[1].address)
 }
 
 /// The groups by base name.
@@ -59,16 +56,18 @@ impl Group<'_> {
 pub struct FunctionTable<'a> {
     /// The groups, in order of first symbol.
     pub groups: Vec<Group<'a>>,
+    /// The symbols of all groups, group after group.
+    symbols: Vec<FunctionSymbol<'a>>,
     by_name: HashMap<&'a [u8], GroupId>,
-    /// Group of the greatest base name: pahole never sees that it is ambiguous (10.2.6).
-    pub last: Option<GroupId>,
 }
 
 impl<'a> FunctionTable<'a> {
     /// Groups the function symbols of `symbols`; undefined ones take part.
     #[must_use]
     pub fn new(symbols: &'a SymbolTable) -> Self {
-        let mut table = Self { groups: Vec::new(), by_name: HashMap::new(), last: None };
+        let mut table =
+            Self { groups: Vec::new(), symbols: Vec::new(), by_name: HashMap::with_capacity(1 << 16) };
+        let mut found: Vec<(GroupId, FunctionSymbol<'a>)> = Vec::new();
         for symbol in symbols.symbols() {
             if symbol.kind != STT_FUNC {
                 continue;
@@ -82,14 +81,43 @@ impl<'a> FunctionTable<'a> {
             let next = table.groups.len() as GroupId;
             let group = *table.by_name.entry(base).or_insert(next);
             if group == next {
-                table.groups.push(Group { base, symbols: Vec::new(), kfunc_flags: None });
+                table.groups.push(Group { base, symbols: (0, 0), kfunc_flags: None });
             }
-            let symbol = FunctionSymbol { name, address: symbol.value };
-            table.groups[group as usize].symbols.push(symbol);
+            table.groups[group as usize].symbols.1 += 1;
+            found.push((group, FunctionSymbol { name, address: symbol.value }));
         }
-        let last = table.groups.iter().enumerate().max_by_key(|(_, group)| group.base);
-        table.last = last.map(|(index, _)| index as GroupId);
+        table.place(&found);
         table
+    }
+
+    /// Puts the symbols of each group together, in symbol table order. The groups hold their
+    /// number of symbols yet.
+    fn place(&mut self, found: &[(GroupId, FunctionSymbol<'a>)]) {
+        let mut start = 0;
+        for group in &mut self.groups {
+            let count = group.symbols.1;
+            group.symbols = (start, start);
+            start += count;
+        }
+        self.symbols.resize(found.len(), FunctionSymbol { name: b"", address: 0 });
+        for &(group, symbol) in found {
+            let end = &mut self.groups[group as usize].symbols.1;
+            self.symbols[*end as usize] = symbol;
+            *end += 1;
+        }
+    }
+
+    /// The symbols of a group, in symbol table order.
+    #[must_use]
+    pub fn symbols(&self, group: &Group<'_>) -> &[FunctionSymbol<'a>] {
+        &self.symbols[group.symbols.0 as usize..group.symbols.1 as usize]
+    }
+
+    /// The group of the greatest base name: pahole never sees that it is ambiguous (10.2.6).
+    #[must_use]
+    pub fn last(&self) -> Option<GroupId> {
+        let groups = self.groups.iter().enumerate();
+        groups.max_by_key(|(_, group)| group.base).map(|(index, _)| index as GroupId)
     }
 
     /// Marks the kfuncs that `.BTF_ids` lists (6.1 to 6.3).
@@ -113,10 +141,27 @@ impl<'a> FunctionTable<'a> {
 
     /// The given groups in byte order of their base names.
     #[must_use]
-    pub fn sorted(&self, mut groups: Vec<GroupId>) -> Vec<GroupId> {
-        groups.par_sort_unstable_by_key(|&group| self.groups[group as usize].base);
-        groups
+    pub fn sorted(&self, groups: Vec<GroupId>) -> Vec<GroupId> {
+        let mut keyed: Vec<(u64, GroupId)> =
+            groups.into_iter().map(|group| (prefix(self.groups[group as usize].base), group)).collect();
+        // Most names differ in their first eight bytes, which are at hand.
+        keyed.par_sort_unstable_by(|one, two| {
+            let names = || (self.groups[one.1 as usize].base, self.groups[two.1 as usize].base);
+            one.0.cmp(&two.0).then_with(|| {
+                let (one, two) = names();
+                one.cmp(two)
+            })
+        });
+        keyed.into_iter().map(|entry| entry.1).collect()
     }
+}
+
+/// The first eight bytes, padded with 0, as a number that compares as they do.
+fn prefix(name: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = name.len().min(8);
+    bytes[..length].copy_from_slice(&name[..length]);
+    u64::from_be_bytes(bytes)
 }
 
 fn suffix_of(name: &[u8]) -> &[u8] {
