@@ -171,7 +171,9 @@ impl Pool {
     pub fn intern(&mut self, wanted: &[u32]) -> ClassId {
         let guesses = self.successors.get(self.last as usize).copied().unwrap_or([u32::MAX; 2]);
         for guess in guesses {
-            if (guess as usize) < self.len() && record(&self.words, &self.starts, guess) == wanted {
+            if (guess as usize) < self.len()
+                && is_same(record(&self.words, &self.starts, guess), wanted)
+            {
                 self.last = guess;
                 return ClassId(guess);
             }
@@ -204,6 +206,12 @@ impl Pool {
 #[inline]
 fn record<'a>(words: &'a [u32], starts: &[u32], class: u32) -> &'a [u32] {
     &words[starts[class as usize] as usize..starts[class as usize + 1] as usize]
+}
+
+/// Compares word by word: records are short, and where they differ they do so early.
+#[inline(always)]
+fn is_same(one: &[u32], two: &[u32]) -> bool {
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one == two)
 }
 
 /// Folds words by 64x64 to 128 bit multiplication, two words at a time.

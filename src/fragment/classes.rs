@@ -49,7 +49,7 @@ impl Classes {
         self.refs.clear();
         self.refs.extend(local.types.iter().map(|ty| match ty.shape {
             Shape::Void => Ref::VOID.0,
-            Shape::Record if ty.kind.is_nominal() => nominal(local.record(*ty)).map_or(UNKNOWN, |found| found.0),
+            Shape::Plain | Shape::Members if ty.kind.is_nominal() => nominal(local.record(*ty)).map_or(UNKNOWN, |found| found.0),
             _ => UNKNOWN,
         }));
         self.classes.clear();
@@ -102,9 +102,8 @@ impl Classes {
         }
         debug_assert!(self.stack.is_empty());
         // Most types need not wait for any other.
-        self.attempt(root, local, notes, base);
+        self.attempt(root, local, pool, notes, base);
         if self.stack.is_empty() {
-            self.complete(root, local, pool);
             return;
         }
         if self.refs[root as usize] == UNKNOWN {
@@ -119,9 +118,8 @@ impl Classes {
                 continue;
             }
             let waiting = self.stack.len();
-            self.attempt(index, local, notes, base);
+            self.attempt(index, local, pool, notes, base);
             if self.stack.len() == waiting {
-                self.complete(index, local, pool);
                 self.stack.pop();
             } else if !is_known {
                 self.refs[index as usize] = WAITING;
@@ -129,30 +127,88 @@ impl Classes {
         }
     }
 
-    /// Writes the record of a type with resolved references; types it must wait for are pushed.
+    /// Interns a type, or pushes the types that it must wait for.
     #[inline]
-    fn attempt(&mut self, index: TypeIndex, local: &Local, notes: &mut Notes, base: u64) {
+    fn attempt(
+        &mut self,
+        index: TypeIndex,
+        local: &Local,
+        pool: &mut Pool,
+        notes: &mut Notes,
+        base: u64,
+    ) {
         let ty = local.types[index as usize];
+        let words = local.record(ty);
         let waiting = self.stack.len();
-        self.record.clear();
-        self.record.extend_from_slice(local.record(ty));
         let mut resolver =
             Resolver { refs: &self.refs, local, stack: &mut self.stack, has_trouble: false };
-        change_refs(ty, &mut self.record, |offset| resolver.resolve(offset));
-        if resolver.has_trouble {
-            self.stack.truncate(waiting);
-            self.attempt_with_care(ty, local, notes, base + u64::from(ty.offset));
+        let class = match ty.shape {
+            Shape::Plain => Some(pool.intern(words)),
+            Shape::Target => {
+                let record = [words[0], words[1], resolver.resolve(words[2])];
+                resolver.is_done(waiting).then(|| pool.intern(&record))
+            }
+            Shape::Members => {
+                let record = first_words(&mut self.record, words.len());
+                record[..3].copy_from_slice(&words[..3]);
+                let members = words[3..].chunks_exact(3);
+                for (place, member) in record[3..].chunks_exact_mut(3).zip(members) {
+                    place[0] = member[0];
+                    place[1] = resolver.resolve(member[1]);
+                    place[2] = member[2];
+                }
+                resolver.is_done(waiting).then(|| pool.intern(record))
+            }
+            Shape::Prototype => {
+                let record = first_words(&mut self.record, words.len());
+                record.copy_from_slice(words);
+                map_refs(record, |offset| resolver.resolve(offset));
+                resolver.is_done(waiting).then(|| pool.intern(record))
+            }
+            Shape::Void | Shape::Alias | Shape::Array | Shape::TaggedPointer => {
+                return self.attempt_with_care(index, local, pool, notes, base);
+            }
+        };
+        match class {
+            Some(class) => self.set(index, class),
+            None if resolver.has_trouble => {
+                self.stack.truncate(waiting);
+                self.attempt_with_care(index, local, pool, notes, base);
+            }
+            None => {}
         }
     }
 
-    /// The same for a type with a reference that leads nowhere or closes a cycle.
-    #[cold]
-    fn attempt_with_care(&mut self, ty: LocalType, local: &Local, notes: &mut Notes, at: u64) {
+    /// The same for a type that is not one plain record, or has a reference that leads nowhere or
+    /// closes a cycle.
+    fn attempt_with_care(
+        &mut self,
+        index: TypeIndex,
+        local: &Local,
+        pool: &mut Pool,
+        notes: &mut Notes,
+        base: u64,
+    ) {
+        let ty = local.types[index as usize];
+        let waiting = self.stack.len();
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         record.extend_from_slice(local.record(ty));
-        change_refs(ty, &mut record, |offset| self.resolve_or_wait(offset, local, notes, at).0);
+        let at = base + u64::from(ty.offset);
+        let mut resolve = |offset| self.resolve_or_wait(offset, local, notes, at).0;
+        match ty.shape {
+            Shape::Void => {}
+            Shape::Alias => record[0] = resolve(record[0]),
+            Shape::Array => record[3] = resolve(record[3]),
+            Shape::TaggedPointer => record[2] = resolve(record[2]),
+            Shape::Plain | Shape::Target | Shape::Members | Shape::Prototype => {
+                map_refs(&mut record, resolve);
+            }
+        }
         self.record = record;
+        if self.stack.len() == waiting {
+            self.complete(index, ty, pool);
+        }
     }
 
     fn resolve_or_wait(
@@ -203,12 +259,11 @@ impl Classes {
         Ref::VOID
     }
 
-    fn complete(&mut self, index: TypeIndex, local: &Local, pool: &mut Pool) {
-        let ty = local.types[index as usize];
+    fn complete(&mut self, index: TypeIndex, ty: LocalType, pool: &mut Pool) {
         match ty.shape {
             Shape::Void => {}
             Shape::Alias => self.refs[index as usize] = self.record[0],
-            Shape::Record => {
+            Shape::Plain | Shape::Target | Shape::Members | Shape::Prototype => {
                 let class = pool.intern(&self.record);
                 self.set(index, class);
             }
@@ -282,6 +337,12 @@ impl Resolver<'_> {
         known
     }
 
+    /// Whether every reference was known, and nothing must be waited for.
+    #[inline(always)]
+    fn is_done(&self, waiting: usize) -> bool {
+        self.stack.len() == waiting && !self.has_trouble
+    }
+
     #[cold]
     fn wait(&mut self, index: TypeIndex, state: u32) {
         self.stack.push(index);
@@ -289,21 +350,13 @@ impl Resolver<'_> {
     }
 }
 
-/// Replaces the references of a type in its words.
+/// The first `count` words of a buffer that only grows.
 #[inline(always)]
-fn change_refs(ty: LocalType, words: &mut [u32], mut change: impl FnMut(DieRef) -> u32) {
-    match ty.shape {
-        Shape::Void => {}
-        Shape::Record if ty.kind.has_members() => {
-            for member in words[3..].chunks_exact_mut(3) {
-                member[1] = change(member[1]);
-            }
-        }
-        Shape::Record => map_refs(words, change),
-        Shape::Alias => words[0] = change(words[0]),
-        Shape::Array => words[3] = change(words[3]),
-        Shape::TaggedPointer => words[2] = change(words[2]),
+fn first_words(buffer: &mut Vec<u32>, count: usize) -> &mut [u32] {
+    if buffer.len() < count {
+        buffer.resize(count, 0);
     }
+    &mut buffer[..count]
 }
 
 #[cold]
@@ -314,7 +367,7 @@ fn dangling(offset: DieRef, notes: &mut Notes, at: u64) -> Ref {
 }
 
 fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
-    let is_record = ty.shape == Shape::Record;
+    let is_record = ty.shape == Shape::Target;
     let words = is_record.then(|| local.record(ty))?;
     (kind_of(words) == Kind::Typedef).then_some(NameId(words[0]))
 }
@@ -345,7 +398,7 @@ fn copy_specified_names(local: &mut Local) {
         };
         let source = local.types[source as usize];
         let target = local.types[index as usize];
-        if source.shape == Shape::Record && target.shape == Shape::Record && target.len > 0 {
+        if source.is_record() && target.is_record() {
             local.words[target.start as usize] = local.words[source.start as usize];
         }
     }

@@ -468,7 +468,7 @@ fn single_member(
     };
     let index = local.strip(ty)?;
     let ty = local.types[index as usize];
-    if ty.kind != DieKind::Struct || ty.shape != Shape::Record {
+    if ty.kind != DieKind::Struct || ty.shape != Shape::Members {
         return None;
     }
     let record = local.record(ty);

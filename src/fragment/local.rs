@@ -17,8 +17,14 @@ pub(super) type TypeIndex = u32;
 pub(super) enum Shape {
     /// Not finished, or nothing BTF can express: references to it are void.
     Void,
-    /// A BTF record whose references are DIE offsets.
-    Record,
+    /// A BTF record without references.
+    Plain,
+    /// A BTF record of three words, the last of which is a DIE offset.
+    Target,
+    /// A BTF struct or union whose members' types are DIE offsets.
+    Members,
+    /// A BTF prototype whose types are DIE offsets.
+    Prototype,
     /// An ARRAY head and element, then one word per dimension, outermost first.
     Array,
     /// A PTR record, then one word per type tag, in id order.
@@ -40,6 +46,13 @@ pub(super) struct LocalType {
     pub shape: Shape,
     /// A tagged pointer of gcc: tags in id order are outermost first, in clang's innermost first.
     pub outermost_first: bool,
+}
+
+impl LocalType {
+    /// Whether its words are a BTF record, references aside.
+    pub const fn is_record(&self) -> bool {
+        matches!(self.shape, Shape::Plain | Shape::Target | Shape::Members | Shape::Prototype)
+    }
 }
 
 /// A subprogram DIE.
@@ -257,14 +270,10 @@ impl Local {
     pub fn target_of(&self, ty: LocalType) -> DieRef {
         let words = self.record(ty);
         match ty.shape {
-            Shape::Void => 0,
+            Shape::Void | Shape::Plain | Shape::Members => 0,
             Shape::Alias => words[0],
             Shape::Array => words[3],
-            Shape::TaggedPointer => words[2],
-            Shape::Record => {
-                let kind = crate::btf::kind::kind_of(words);
-                if kind.has_target() { words[2] } else { 0 }
-            }
+            Shape::Target | Shape::Prototype | Shape::TaggedPointer => words[2],
         }
     }
 

@@ -387,7 +387,11 @@ impl<'a> Decoder<'a> {
         };
         if classes.has_extra() {
             for &index in &local.order {
-                classes.extra(index).chain(classes.class(index)).for_each(&mut add);
+                let shape = local.types[index as usize].shape;
+                if matches!(shape, local::Shape::Array | local::Shape::TaggedPointer) {
+                    classes.extra(index).for_each(&mut add);
+                }
+                classes.class(index).into_iter().for_each(&mut add);
             }
         } else {
             local.order.iter().filter_map(|&index| classes.class(index)).for_each(&mut add);

@@ -13,7 +13,7 @@ const MAX_NESTING: u32 = 32;
 /// off their natural alignment.
 pub(super) fn is_packed(local: &Local, index: TypeIndex, passing: &Passing) -> bool {
     let ty = local.types[index as usize];
-    if !matches!(ty.kind, DieKind::Struct | DieKind::Class) || ty.shape != Shape::Record {
+    if !matches!(ty.kind, DieKind::Struct | DieKind::Class) || ty.shape != Shape::Members {
         return false;
     }
     let record = local.record(ty);
@@ -68,7 +68,7 @@ fn alignment_of(local: &Local, offset: u32, passing: &Passing, depth: u32) -> u6
         DieKind::Pointer | DieKind::Reference => u64::from(passing.address_size),
         DieKind::Base | DieKind::Enumeration => u64::from(ty.size),
         DieKind::Array => alignment_of(local, local.record(ty)[3], passing, depth + 1),
-        DieKind::Struct | DieKind::Class | DieKind::Union if ty.shape == Shape::Record => {
+        DieKind::Struct | DieKind::Class | DieKind::Union if ty.shape == Shape::Members => {
             let members = local.record(ty)[3..].chunks_exact(3);
             let alignments =
                 members.map(|member| alignment_of(local, member[1], passing, depth + 1));

@@ -60,7 +60,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         } else {
             self.integer(name, size, encoding);
         }
-        self.local.finish(index, start, Shape::Record, clamp(size));
+        self.local.finish(index, start, Shape::Plain, clamp(size));
         if self.local.first_int.is_none() && name == self.context.int {
             self.local.first_int = Some(index);
         }
@@ -103,7 +103,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         };
         let start = self.local.words.len();
         self.local.words.extend([0, Info::new(kind, 0, false).0, target]);
-        self.local.finish(index, start, Shape::Record, 0);
+        self.local.finish(index, start, Shape::Target, 0);
         self.skip_rest(template)
     }
 
@@ -120,7 +120,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             let (_, target, _) = self.reader.read_simple(simple)?;
             let start = self.local.words.len();
             self.local.words.extend([0, Info::new(Kind::Ptr, 0, false).0, target]);
-            self.local.finish(index, start, Shape::Record, 0);
+            self.local.finish(index, start, Shape::Target, 0);
             return Ok(());
         }
         self.reader.read(template, self.values)?;
@@ -152,7 +152,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.local.types[index as usize].outermost_first = true;
         }
         let is_tagged = self.local.words.len() > start + 3;
-        let shape = if is_tagged { Shape::TaggedPointer } else { Shape::Record };
+        let shape = if is_tagged { Shape::TaggedPointer } else { Shape::Target };
         self.local.finish(index, start, shape, 0);
         Ok(())
     }
@@ -186,7 +186,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                 self.type_annotation(child, index, -1)?;
             }
         }
-        self.local.finish(index, start, Shape::Record, 0);
+        self.local.finish(index, start, Shape::Target, 0);
         Ok(())
     }
 
@@ -298,7 +298,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             return;
         }
         self.local.words.extend([name.0, Info::new(Kind::Fwd, 0, is_union).0, 0]);
-        self.local.finish(index, start, Shape::Record, 0);
+        self.local.finish(index, start, Shape::Plain, 0);
     }
 
     fn members_of(&mut self, index: TypeIndex) -> Result<(), DieError> {
@@ -436,7 +436,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.keep_at_start(start, has_bitfields);
         }
         self.members.truncate(first_member);
-        self.local.finish(index, start, Shape::Record, clamp(size));
+        self.local.finish(index, start, Shape::Members, clamp(size));
     }
 
     /// Makes the places of the old bitfields of `owner` relative to its first member; returns
@@ -524,7 +524,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             _ => is_negative && has_enum64,
         };
         self.local.words[start + 1] = Info::new(kind, count, kflag).0;
-        self.local.finish(index, start, Shape::Record, size);
+        self.local.finish(index, start, Shape::Plain, size);
         Ok(())
     }
 
@@ -631,7 +631,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let count = (self.parameters.len() - first) as u32 / 2;
         self.local.words.extend([0, Info::new(Kind::FuncProto, count, false).0, result]);
         self.local.words.extend(self.parameters.drain(first..));
-        self.local.finish(index, start, Shape::Record, 0);
+        self.local.finish(index, start, Shape::Prototype, 0);
         Ok(())
     }
 }
