@@ -16,6 +16,9 @@ const LAYOUT_START: u64 = 1 << 40;
 const LAYOUT_START_32: u64 = 1 << 30;
 /// How many bytes of a relocation section are read at once.
 const CHUNK: u64 = 1 << 20;
+/// Relocation sections that one section may have. Assemblers write one; many that share their bytes
+/// would take longer than the file is long.
+const MAX_TABLES: usize = 8;
 
 /// The address that each section of `elf` is taken to have, by section index.
 #[must_use]
@@ -57,6 +60,7 @@ pub fn section(
     if tables.is_empty() {
         return Ok(elf.data(section)?);
     }
+    ensure!(tables.len() <= MAX_TABLES, "{} sections relocate it", tables.len());
     let mut bytes = elf.bytes(section)?;
     for table in tables {
         Relocator { elf, symbols, layout, format: Format::of(elf, table) }

@@ -1,8 +1,10 @@
 //! Integration tests: the program as a user runs it.
 
+mod dwarf_builder;
 mod harness;
 
 mod suites {
+    mod bad_input;
     mod cli;
     mod embed;
     mod pahole_cli;

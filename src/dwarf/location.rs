@@ -9,6 +9,7 @@ use gimli::{
     Operation, RawLocListEntry, RunTimeEndian,
 };
 
+use super::budget::{Budget, Exhausted};
 use super::template::Encoding;
 use crate::elf::{ElfFile, SectionData};
 
@@ -185,6 +186,8 @@ pub struct Locations {
     window_start: u64,
     window_is_old: bool,
     operations: Vec<(u8, u64)>,
+    /// Bytes of lists that were read and not yet taken off the budget.
+    unpaid: u64,
 }
 
 /// The sections that location lists are in.
@@ -196,9 +199,15 @@ pub struct ListSections<'a> {
     pub new: &'a SectionData,
     /// `.debug_loc`.
     pub old: &'a SectionData,
+    /// How much of them may be read.
+    pub budget: &'a Budget,
 }
 
 const WINDOW: u64 = 1 << 16;
+/// About how many bytes an entry of a list takes besides its expression.
+const ENTRY_SIZE: u64 = 4;
+/// So many bytes are taken off the budget at once: all threads share it.
+const PAYMENT: u64 = 1 << 20;
 
 impl Locations {
     /// How a parameter of `size` bytes arrives, by all its locations.
@@ -206,7 +215,7 @@ impl Locations {
     /// A damaged expression or list ends the walk: what was seen so far counts.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the file cannot be read, or its lists are read over and over.
     pub fn arrival(
         &mut self,
         source: Source<'_>,
@@ -250,6 +259,19 @@ impl Locations {
         Ok(arrival)
     }
 
+    /// Takes what the unit has read off the budget.
+    ///
+    /// # Errors
+    /// When the budget is used up.
+    pub fn settle(&mut self, sections: ListSections<'_>) -> Result<(), Exhausted> {
+        sections.budget.spend(std::mem::take(&mut self.unpaid))
+    }
+
+    fn pay(&mut self, bytes: u64, sections: ListSections<'_>) -> Result<(), Exhausted> {
+        self.unpaid += bytes;
+        if self.unpaid < PAYMENT { Ok(()) } else { self.settle(sections) }
+    }
+
     fn list(
         &mut self,
         offset: u64,
@@ -267,12 +289,13 @@ impl Locations {
             let rest = section.len().saturating_sub(offset);
             let complete = window.len() as u64 >= rest;
             let mut attempt = *arrival;
-            let finished = self.walk(size, passing, encoding, sections, offset, &mut attempt);
+            let finished = self.walk(size, passing, encoding, sections, offset, &mut attempt)?;
             if finished || complete {
                 *arrival = attempt;
                 return Ok(());
             }
             wanted = wanted.saturating_mul(4);
+            self.pay(wanted.min(rest), sections)?;
         }
     }
 
@@ -319,7 +342,7 @@ impl Locations {
         sections: ListSections<'_>,
         offset: u64,
         arrival: &mut Arrival,
-    ) -> bool {
+    ) -> Result<bool, Exhausted> {
         let window = std::mem::take(&mut self.window);
         let bytes = &window[(offset - self.window_start) as usize..];
         let finished = self.walk_bytes(bytes, size, passing, encoding, sections, arrival);
@@ -335,24 +358,27 @@ impl Locations {
         encoding: Encoding,
         sections: ListSections<'_>,
         arrival: &mut Arrival,
-    ) -> bool {
+    ) -> Result<bool, Exhausted> {
         let slice = EndianSlice::new(bytes, endian(sections.elf));
         let lists = LocationLists::new(DebugLoc::from(slice), DebugLocLists::from(slice));
         let Ok(mut entries) = lists.raw_locations(LocationListsOffset(0), gimli_encoding(encoding))
         else {
-            return false;
+            return Ok(false);
         };
         let mut index = 0;
         loop {
             match entries.next() {
-                Ok(None) => return true,
-                Err(_) => return false,
+                Ok(None) => return Ok(true),
+                Err(_) => return Ok(false),
                 Ok(Some(entry)) => {
-                    let Some(expression) = expression_of(entry) else {
+                    let Some(Expression(expression)) = expression_of(entry) else {
+                        self.pay(ENTRY_SIZE, sections)?;
                         continue;
                     };
-                    if self.parse(expression.0.slice(), encoding, sections).is_none() {
-                        return true;
+                    let expression = expression.slice();
+                    self.pay(ENTRY_SIZE + expression.len() as u64, sections)?;
+                    if self.parse(expression, encoding, sections).is_none() {
+                        return Ok(true);
                     }
                     arrival.note(&self.operations, index, size, passing);
                     index += 1;

@@ -1,5 +1,6 @@
 //! The one reader of DWARF: units, abbreviations, DIEs, location expressions.
 
+pub mod budget;
 pub mod cursor;
 pub mod die;
 pub mod location;

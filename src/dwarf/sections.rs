@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use super::budget::Budget;
 use super::unit::{self, UnitHeader};
 use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
 use crate::names::Names;
@@ -32,6 +33,8 @@ pub struct Dwarf {
     pub location_lists: SectionData,
     /// `.debug_loc` (DWARF 2 to 4).
     pub old_location_lists: SectionData,
+    /// How much of the location lists may be read.
+    pub list_budget: Budget,
     /// Address that each section is taken to have: its own, or in a relocatable file one made up
     /// so that allocated sections do not overlap (spec/encoding 1.1.7).
     pub section_addresses: Vec<u64>,
@@ -60,6 +63,7 @@ impl Dwarf {
         let [abbreviations, line_strings, string_offsets, addresses] = rest.small;
         let [location_lists, old_location_lists] = rest.lists;
         let section_addresses = loader.layout;
+        let lists = location_lists.len().saturating_add(old_location_lists.len());
         Ok(Some(Self {
             info,
             units,
@@ -70,6 +74,7 @@ impl Dwarf {
             addresses,
             location_lists,
             old_location_lists,
+            list_budget: Budget::for_size(lists),
             section_addresses,
             elf,
         }))

@@ -8,9 +8,11 @@ use object::elf::CompressionType;
 
 use super::{ElfError, ElfFile, Section};
 
-/// A section that claims to be larger than this when decompressed is refused. Changing it changes
-/// which inputs are accepted, nothing else.
-const MAX_SIZE: u64 = 16 << 30;
+/// How large a section may get when decompressed: so much, and so many times its size in the file.
+/// DWARF shrinks to a third or a fifth; what shrinks more than this was made to fill memory. Changing
+/// the numbers changes which inputs are accepted, nothing else.
+const ALWAYS_ALLOWED: u64 = 64 << 20;
+const MAX_RATIO: u64 = 256;
 
 /// Reads a section whose contents start with an `Elf32_Chdr`/`Elf64_Chdr` (gABI, chapter 4).
 pub(super) fn standard(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
@@ -53,17 +55,22 @@ fn word(bytes: &[u8], big_endian: bool) -> u64 {
 }
 
 fn zlib(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
-    drain(section, flate2::read::ZlibDecoder::new(body), size)
+    drain(section, flate2::read::ZlibDecoder::new(body), body.len(), size)
 }
 
 fn zstd(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
     let decoder = ruzstd::decoding::StreamingDecoder::new(body)
         .map_err(|error| section.error(format!("damaged zstd stream: {error}")))?;
-    drain(section, decoder, size)
+    drain(section, decoder, body.len(), size)
 }
 
-fn drain(section: &Section, stream: impl Read, size: u64) -> Result<Vec<u8>, ElfError> {
-    if size > MAX_SIZE {
+fn drain(
+    section: &Section,
+    stream: impl Read,
+    stored: usize,
+    size: u64,
+) -> Result<Vec<u8>, ElfError> {
+    if size > ALWAYS_ALLOWED.max((stored as u64).saturating_mul(MAX_RATIO)) {
         return Err(section.error(format!("claims to decompress to {size} bytes")));
     }
     let mut bytes = Vec::new();

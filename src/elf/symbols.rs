@@ -4,6 +4,10 @@ use object::elf::SymbolType;
 
 use super::{ElfError, ElfFile, Section};
 
+/// Longer names are cut, so that a table of symbols that all share one endless name costs no more
+/// than it is long. The kernel knows names of up to 512 bytes.
+const MAX_NAME: usize = 4096;
+
 /// One symbol, in native byte order.
 #[derive(Clone, Copy, Debug)]
 pub struct Symbol {
@@ -34,10 +38,11 @@ impl SymbolTable {
         &self.symbols
     }
 
-    /// The name of `symbol`; empty if it lies outside the strings.
+    /// The name of `symbol`, at most [`MAX_NAME`] bytes of it; empty if it lies outside the strings.
     #[must_use]
     pub fn name(&self, symbol: &Symbol) -> &[u8] {
         let rest = self.strings.get(symbol.name as usize..).unwrap_or(b"");
+        let rest = &rest[..rest.len().min(MAX_NAME)];
         &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
     }
 }

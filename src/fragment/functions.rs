@@ -107,6 +107,7 @@ impl Functions {
             }
             self.facts.push(facts);
         }
+        self.locations.settle(judging.lists)?;
         Ok(())
     }
 

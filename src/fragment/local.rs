@@ -3,8 +3,10 @@
 //! Records already have the shape of BTF records, but references are still DIE offsets, because
 //! many lead forward. Everything here is reused from unit to unit.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
+use super::packed::Layouts;
 use crate::dwarf::die::{Block, DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
 use crate::names::NameId;
@@ -154,6 +156,7 @@ pub(super) struct Local {
     pub function_order: Vec<u32>,
     pub parameters: Vec<LocalParameter>,
     pub variables: Vec<LocalVariable>,
+    pub layouts: RefCell<Layouts>,
     /// Tags of functions and variables, by range.
     pub tags: Vec<Tag>,
     /// Tags of types.
@@ -179,6 +182,7 @@ impl Local {
         self.function_order.clear();
         self.parameters.clear();
         self.variables.clear();
+        self.layouts.get_mut().reset();
         self.tags.clear();
         self.type_tags.clear();
         self.old_bitfields.clear();
@@ -300,5 +304,6 @@ impl Local {
     }
 }
 
-/// How many references are followed in a row before a chain counts as endless.
-pub(super) const MAX_CHAIN: usize = 1000;
+/// How many references are followed in a row before a chain counts as endless. Sources stay below
+/// ten; the kernel refuses chains of more than 32 (spec/btf-and-dedup KO1).
+pub(super) const MAX_CHAIN: usize = 128;

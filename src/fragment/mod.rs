@@ -293,6 +293,7 @@ impl<'a> Decoder<'a> {
                 elf: &dwarf.elf,
                 new: &dwarf.location_lists,
                 old: &dwarf.old_location_lists,
+                budget: &dwarf.list_budget,
             },
             loclists_base: root.loclists_base,
             bytes,

@@ -1,6 +1,8 @@
 //! Whether a struct is packed, which DWARF does not say: inferred from where its members lie
 //! (spec/encoding 2.5).
 
+use std::collections::BTreeMap;
+
 use super::local::{Local, Shape, TypeIndex};
 use crate::btf::kind::Info;
 use crate::dwarf::location::Passing;
@@ -9,9 +11,34 @@ use crate::dwarf::template::DieKind;
 /// Structs nest in each other at most this deep before damage is assumed.
 const MAX_NESTING: u32 = 32;
 
+/// What was found out about types of the unit at hand. Each is looked at once, so that structs
+/// that nest in many ways, or are asked about for many parameters, cost no more than they are long.
+#[derive(Debug, Default)]
+pub(super) struct Layouts {
+    packed: BTreeMap<TypeIndex, bool>,
+    alignments: BTreeMap<TypeIndex, u64>,
+}
+
+impl Layouts {
+    /// Forgets the last unit.
+    pub fn reset(&mut self) {
+        self.packed.clear();
+        self.alignments.clear();
+    }
+}
+
 /// Whether `index` is a named struct or class that has no hole or padding, but members or a size
 /// off their natural alignment.
 pub(super) fn is_packed(local: &Local, index: TypeIndex, passing: &Passing) -> bool {
+    let known = local.layouts.borrow().packed.get(&index).copied();
+    known.unwrap_or_else(|| {
+        let is_packed = lies_packed(local, index, passing);
+        local.layouts.borrow_mut().packed.insert(index, is_packed);
+        is_packed
+    })
+}
+
+fn lies_packed(local: &Local, index: TypeIndex, passing: &Passing) -> bool {
     let ty = local.types[index as usize];
     if !matches!(ty.kind, DieKind::Struct | DieKind::Class) || ty.shape != Shape::Members {
         return false;
@@ -63,6 +90,15 @@ fn alignment_of(local: &Local, offset: u32, passing: &Passing, depth: u32) -> u6
     let Some(index) = local.strip(offset).filter(|_| depth < MAX_NESTING) else {
         return 1;
     };
+    let known = local.layouts.borrow().alignments.get(&index).copied();
+    known.unwrap_or_else(|| {
+        let alignment = natural_alignment(local, index, passing, depth);
+        local.layouts.borrow_mut().alignments.insert(index, alignment);
+        alignment
+    })
+}
+
+fn natural_alignment(local: &Local, index: TypeIndex, passing: &Passing, depth: u32) -> u64 {
     let ty = local.types[index as usize];
     let natural = match ty.kind {
         DieKind::Pointer | DieKind::Reference => u64::from(passing.address_size),

@@ -77,9 +77,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let (name, size) = if is_expressible {
             (name, size as u32)
         } else {
-            if size > 16 {
-                self.note(Note::BaseTypeSize);
-            }
+            self.note(Note::BaseTypeSize);
             (self.context.sanitized_int, 4)
         };
         let info = Info::new(Kind::Int, 0, false);
