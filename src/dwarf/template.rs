@@ -9,6 +9,7 @@ use gimli::constants as dw;
 use gimli::{DwAt, DwForm, DwTag};
 
 use super::cursor::{Cursor, Eof};
+use crate::btf::kind::{Info, Kind};
 
 /// What the walk does with a DIE. Tags that it treats alike share a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -582,8 +583,23 @@ pub struct Simple {
     pub number: u64,
     /// Whether there is a number.
     pub has_number: bool,
+    /// Second word of the BTF record if the type is no more than a reference, else 0.
+    pub reference_info: u32,
     /// Bytes after the name.
     pub size: u32,
+}
+
+/// Second word of the BTF record of a kind of type that only refers to another; 0 for the rest.
+fn reference_info(kind: DieKind) -> u32 {
+    let btf_kind = match kind {
+        DieKind::Pointer | DieKind::Reference => Kind::Ptr,
+        DieKind::Const => Kind::Const,
+        DieKind::Volatile => Kind::Volatile,
+        DieKind::Restrict => Kind::Restrict,
+        DieKind::Typedef => Kind::Typedef,
+        _ => return 0,
+    };
+    Info::new(btf_kind, 0, false).0
 }
 
 /// How the name of a [`Simple`] DIE is written.
@@ -611,6 +627,7 @@ impl Simple {
             number_width: 0,
             number: 0,
             has_number: false,
+            reference_info: 0,
             size: 0,
         };
         for (place, step) in steps.iter().enumerate() {
@@ -809,7 +826,12 @@ impl Templates {
                 }
             }
         }
-        let simple = Simple::of(&self.steps[first as usize..], pending);
+        let mut simple = Simple::of(&self.steps[first as usize..], pending);
+        if let Some(simple) = &mut simple
+            && !has_children
+        {
+            simple.reference_info = reference_info(kind);
+        }
         Ok(Template {
             simple,
             kind,

@@ -4,15 +4,13 @@
 //! need no class, see `pool`), so types are visited depth first. A cycle of structural references
 //! does not occur in C; it is cut at a typedef by name, or with void.
 
-use super::local::{Local, LocalType, Shape, TypeIndex};
+use super::local::{Local, LocalType, Shape, TypeIndex, UNKNOWN, nominal};
 use super::notes::{Note, Notes};
 use crate::btf::kind::{Info, Kind, kind_of, map_refs};
 use crate::dwarf::die::{DieRef, FOREIGN};
 use crate::names::NameId;
 use crate::pool::{ClassId, Namespace, Pool, Ref};
 
-/// A type whose [`Ref`] is not known yet.
-const UNKNOWN: u32 = u32::MAX;
 /// A type that waits for the types it refers to.
 const WAITING: u32 = u32::MAX - 1;
 /// Stands for the class of a type that has none.
@@ -45,13 +43,8 @@ impl Classes {
         local.order = order;
     }
 
-    fn reset(&mut self, local: &Local) {
-        self.refs.clear();
-        self.refs.extend(local.types.iter().map(|ty| match ty.shape {
-            Shape::Void => Ref::VOID.0,
-            Shape::Plain | Shape::Members if ty.kind.is_nominal() => nominal(local.record(*ty)).map_or(UNKNOWN, |found| found.0),
-            _ => UNKNOWN,
-        }));
+    fn reset(&mut self, local: &mut Local) {
+        std::mem::swap(&mut self.refs, &mut local.refs);
         self.classes.clear();
         self.classes.resize(local.types.len(), NO_CLASS);
         self.extra.clear();
@@ -372,24 +365,6 @@ fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
     (kind_of(words) == Kind::Typedef).then_some(NameId(words[0]))
 }
 
-/// The nominal reference to a type with this record, if it is one C names.
-fn nominal(record: &[u32]) -> Option<Ref> {
-    let name = NameId(record[0]);
-    if name.is_none() {
-        return None;
-    }
-    let info = Info(record[1]);
-    let namespace = match info.kind()? {
-        Kind::Struct => Namespace::Struct,
-        Kind::Union => Namespace::Union,
-        Kind::Enum | Kind::Enum64 => Namespace::Enum,
-        Kind::Fwd if info.kflag() => Namespace::Union,
-        Kind::Fwd => Namespace::Struct,
-        _ => return None,
-    };
-    Some(Ref::key(namespace, name))
-}
-
 /// Gives nameless types the name of the DIE they specify (2.4.11).
 fn copy_specified_names(local: &mut Local) {
     for (index, specification) in std::mem::take(&mut local.specified) {
@@ -400,6 +375,9 @@ fn copy_specified_names(local: &mut Local) {
         let target = local.types[index as usize];
         if source.is_record() && target.is_record() {
             local.words[target.start as usize] = local.words[source.start as usize];
+            if let Some(reference) = nominal(local.record(target)) {
+                local.refs[index as usize] = reference.0;
+            }
         }
     }
 }

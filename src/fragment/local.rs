@@ -9,7 +9,30 @@ use std::ops::Range;
 use super::packed::Layouts;
 use crate::dwarf::die::{Block, DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
+use crate::btf::kind::{Info, Kind};
 use crate::names::NameId;
+use crate::pool::{Namespace, Ref};
+
+/// A type whose [`Ref`] is not known yet.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+/// The nominal reference to a type with this record, if it is one C names.
+pub(super) fn nominal(record: &[u32]) -> Option<Ref> {
+    let name = NameId(record[0]);
+    if name.is_none() {
+        return None;
+    }
+    let info = Info(record[1]);
+    let namespace = match info.kind()? {
+        Kind::Struct => Namespace::Struct,
+        Kind::Union => Namespace::Union,
+        Kind::Enum | Kind::Enum64 => Namespace::Enum,
+        Kind::Fwd if info.kflag() => Namespace::Union,
+        Kind::Fwd => Namespace::Struct,
+        _ => return None,
+    };
+    Some(Ref::key(namespace, name))
+}
 
 /// Index of a type in [`Local::types`].
 pub(super) type TypeIndex = u32;
@@ -148,6 +171,8 @@ struct Marks {
 #[derive(Debug, Default)]
 pub(super) struct Local {
     pub types: Vec<LocalType>,
+    /// What a reference to each type is, as far as it is known: `classes` fills in the rest.
+    pub refs: Vec<u32>,
     pub words: Vec<u32>,
     /// Types in the order in which their DIEs were completed: pahole's core ids (3.1).
     pub order: Vec<TypeIndex>,
@@ -176,6 +201,7 @@ impl Local {
     /// Forgets the last unit and makes room for one of `size` bytes.
     pub fn reset(&mut self, size: usize) {
         self.types.clear();
+        self.refs.clear();
         self.words.clear();
         self.order.clear();
         self.functions.clear();
@@ -207,7 +233,27 @@ impl Local {
             shape: Shape::Void,
             outermost_first: false,
         });
+        self.refs.push(Ref::VOID.0);
         index
+    }
+
+    /// Starts and completes a type of three words, the last of which is a reference.
+    #[inline(always)]
+    pub fn add_target(&mut self, offset: u32, kind: DieKind, words: [u32; 3]) {
+        self.marks[offset as usize / 64].starts |= 1 << (offset % 64);
+        let index = self.types.len() as u32;
+        self.types.push(LocalType {
+            start: self.words.len() as u32,
+            len: 3,
+            offset,
+            size: 0,
+            kind,
+            shape: Shape::Target,
+            outermost_first: false,
+        });
+        self.refs.push(UNKNOWN);
+        self.words.extend_from_slice(&words);
+        self.order.push(index);
     }
 
     /// Completes a type: `words` from `start` on are its own.
@@ -216,6 +262,13 @@ impl Local {
         let len = (self.words.len() - start) as u32;
         let ty = &mut self.types[index as usize];
         (ty.start, ty.len, ty.shape, ty.size) = (start as u32, len, shape, size);
+        self.refs[index as usize] = match shape {
+            Shape::Void => Ref::VOID.0,
+            Shape::Plain | Shape::Members if ty.kind.is_nominal() => {
+                nominal(&self.words[start..]).map_or(UNKNOWN, |found| found.0)
+            }
+            _ => UNKNOWN,
+        };
         self.order.push(index);
     }
 

@@ -78,9 +78,28 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             let Some(template) = self.reader.next()? else {
                 break;
             };
-            self.declaration(template, is_top_level)?;
+            self.any_declaration(template, is_top_level)?;
         }
         Ok(())
+    }
+
+    /// Walks one DIE that is a declaration; types that only refer to another on a path without
+    /// branches, since there is no telling which of them comes next.
+    #[inline(always)]
+    fn any_declaration(&mut self, template: &Template, is_top_level: bool) -> Result<(), DieError> {
+        if let Some(simple) = &template.simple
+            && simple.reference_info != 0
+        {
+            let start = self.reader.cursor.position;
+            let (name, target, _) = self.reader.read_simple(simple)?;
+            if !(name.is_none() && template.kind == DieKind::Typedef) {
+                let words = [name.0, simple.reference_info, target];
+                self.local.add_target(self.reader.current, template.kind, words);
+                return Ok(());
+            }
+            self.reader.cursor.position = start;
+        }
+        self.declaration(template, is_top_level)
     }
 
     /// Walks one DIE that is a declaration: a type, function, variable or namespace.
@@ -216,7 +235,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                     self.decl_tag(-1);
                     self.skip_rest(template)?;
                 }
-                _ => self.declaration(template, false)?,
+                _ => self.any_declaration(template, false)?,
             }
         }
         Ok(())

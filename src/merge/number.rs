@@ -201,6 +201,7 @@ impl Numbered {
         }
         match reference.target() {
             Target::Void => 0,
+            Target::Class(class) if unit == NO_UNIT => self.class_ids[class.0 as usize],
             Target::Class(class) => self.id(self.deviations.place(unit, class)),
             Target::Key(key) => {
                 self.deviations.resolve(unit, key).map_or(0, |place| self.id(place))
