@@ -8,6 +8,7 @@ use super::local::{Local, LocalType, Shape, TypeIndex, UNKNOWN, nominal};
 use super::notes::{Note, Notes};
 use crate::btf::kind::{Info, Kind, kind_of, map_refs};
 use crate::dwarf::die::{DieRef, FOREIGN};
+use crate::dwarf::template::DieKind;
 use crate::names::NameId;
 use crate::pool::{ClassId, Namespace, Pool, Ref};
 
@@ -15,6 +16,9 @@ use crate::pool::{ClassId, Namespace, Pool, Ref};
 const WAITING: u32 = u32::MAX - 1;
 /// Stands for the class of a type that has none.
 const NO_CLASS: ClassId = ClassId(u32::MAX);
+/// How far back on the stack the start of a cycle is looked for. Longer ones are only made to waste
+/// time, and are cut with void.
+const MAX_CYCLE: usize = 4096;
 
 /// What the types of one unit became. Reused from unit to unit.
 #[derive(Debug, Default)]
@@ -32,7 +36,7 @@ pub(super) struct Classes {
 impl Classes {
     /// Interns all types of `local`. `local.rank()` must have been called.
     pub fn intern(&mut self, local: &mut Local, pool: &mut Pool, notes: &mut Notes, base: u64) {
-        copy_specified_names(local);
+        copy_specified_names(local, notes, base);
         place_old_bitfields(local);
         self.reset(local);
         let order = std::mem::take(&mut local.order);
@@ -145,11 +149,14 @@ impl Classes {
                 let record = first_words(&mut self.record, words.len());
                 record[..3].copy_from_slice(&words[..3]);
                 let members = words[3..].chunks_exact(3);
+                let mut has_void = false;
                 for (place, member) in record[3..].chunks_exact_mut(3).zip(members) {
                     place[0] = member[0];
                     place[1] = resolver.resolve(member[1]);
                     place[2] = member[2];
+                    has_void |= place[1] == Ref::VOID.0;
                 }
+                resolver.has_trouble |= has_void;
                 resolver.is_done(waiting).then(|| pool.intern(record))
             }
             Shape::Prototype => {
@@ -184,6 +191,9 @@ impl Classes {
     ) {
         let ty = local.types[index as usize];
         let waiting = self.stack.len();
+        if self.refs[index as usize] == UNKNOWN {
+            self.refs[index as usize] = WAITING;
+        }
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         record.extend_from_slice(local.record(ty));
@@ -200,7 +210,7 @@ impl Classes {
         }
         self.record = record;
         if self.stack.len() == waiting {
-            self.complete(index, ty, pool);
+            self.complete(index, ty, pool, notes, at);
         }
     }
 
@@ -229,36 +239,63 @@ impl Classes {
 
     /// Breaks the cycle that `index` closes: at a typedef in it by name, else with void.
     fn cut(&mut self, index: TypeIndex, local: &Local, notes: &mut Notes, at: u64) -> Ref {
-        let cycle_start = self.stack.iter().position(|&other| other == index).unwrap_or(0);
-        let waits = |other: &&TypeIndex| self.refs[**other as usize] == WAITING;
-        let typedefs = self.stack[cycle_start..].iter().filter(waits).filter_map(|&other| {
-            let name = typedef_name(local, local.types[other as usize])?;
-            Some((other, name))
-        });
-        // The first typedef DIE of the cycle, from wherever the cycle was entered.
-        let Some((typedef, name)) = typedefs.min_by_key(|entry| entry.0) else {
-            notes.add(Note::NamelessCycle, at);
+        let Some((typedef, name)) = self.cycle_of(index).and_then(|cycle| typedef_in(cycle, local))
+        else {
+            notes.add(Note::EndlessCycle, at);
             return Ref::VOID;
         };
         let by_name = Ref::key(Namespace::Typedef, name);
         self.refs[typedef as usize] = by_name.0;
-        if typedef == index { by_name } else { self.retry(index) }
+        if typedef == index { by_name } else { self.retry(index, typedef) }
     }
 
-    /// Makes the type at hand be attempted again: `index` waits for something known by now.
-    fn retry(&mut self, index: TypeIndex) -> Ref {
-        self.refs[index as usize] = UNKNOWN;
+    /// The types that wait for each other, from the first on the stack, which is `index`.
+    fn cycle_of(&self, index: TypeIndex) -> Option<impl Iterator<Item = TypeIndex> + Clone + '_> {
+        let near = &self.stack[self.stack.len().saturating_sub(MAX_CYCLE)..];
+        let start = near.iter().position(|&other| other == index)?;
+        let waits = |other: &TypeIndex| self.refs[*other as usize] == WAITING;
+        Some(near[start..].iter().copied().filter(waits))
+    }
+
+    /// Makes the type at hand be attempted again, after `index` and everything between it and
+    /// `typedef`, which is known by now.
+    fn retry(&mut self, index: TypeIndex, typedef: TypeIndex) -> Ref {
+        let start = self.stack.iter().rposition(|&other| other == index).unwrap_or(0);
+        for &other in self.stack[start..].iter().take_while(|&&other| other != typedef) {
+            let reference = &mut self.refs[other as usize];
+            if *reference == WAITING {
+                *reference = UNKNOWN;
+            }
+        }
         self.stack.push(index);
         Ref::VOID
     }
 
-    fn complete(&mut self, index: TypeIndex, ty: LocalType, pool: &mut Pool) {
+    fn complete(
+        &mut self,
+        index: TypeIndex,
+        ty: LocalType,
+        pool: &mut Pool,
+        notes: &mut Notes,
+        at: u64,
+    ) {
         match ty.shape {
             Shape::Void => {}
             Shape::Alias => self.refs[index as usize] = self.record[0],
-            Shape::Plain | Shape::Target | Shape::Members | Shape::Prototype => {
+            Shape::Members => {
+                if leave_out_void_members(&mut self.record) {
+                    notes.add(Note::Void, at);
+                }
                 let class = pool.intern(&self.record);
                 self.set(index, class);
+            }
+            Shape::Plain | Shape::Target | Shape::Prototype => {
+                let class = pool.intern(&self.record);
+                self.set(index, class);
+            }
+            Shape::Array if self.record[3] == Ref::VOID.0 => {
+                notes.add(Note::Void, at);
+                self.refs[index as usize] = Ref::VOID.0;
             }
             Shape::Array => self.complete_array(index, pool),
             Shape::TaggedPointer => self.complete_tagged(index, ty, pool),
@@ -359,6 +396,42 @@ fn dangling(offset: DieRef, notes: &mut Notes, at: u64) -> Ref {
     Ref::VOID
 }
 
+/// The typedef at which a cycle can be cut by name: the first of its DIEs, from wherever the cycle
+/// was entered. A cycle that neither a prototype nor a pointer to a struct is part of has no meaning,
+/// and the kernel refuses it.
+fn typedef_in(
+    cycle: impl Iterator<Item = TypeIndex> + Clone,
+    local: &Local,
+) -> Option<(TypeIndex, NameId)> {
+    let has = |is_kind: fn(DieKind) -> bool| {
+        cycle.clone().any(|index| is_kind(local.types[index as usize].kind))
+    };
+    let is_sound = has(|kind| kind == DieKind::SubroutineType)
+        || has(DieKind::has_members)
+            && has(|kind| matches!(kind, DieKind::Pointer | DieKind::Reference));
+    let name = |index| Some((index, typedef_name(local, local.types[index as usize])?));
+    let first = cycle.clone().filter_map(name).min_by_key(|entry| entry.0);
+    first.filter(|_| is_sound)
+}
+
+/// There are no members of type void in BTF: for one of them the kernel refuses everything.
+/// Returns whether there were any.
+fn leave_out_void_members(record: &mut Vec<u32>) -> bool {
+    let mut end = 3;
+    for start in (3..record.len()).step_by(3) {
+        if record[start + 1] != Ref::VOID.0 {
+            record.copy_within(start..start + 3, end);
+            end += 3;
+        }
+    }
+    let is_shorter = end < record.len();
+    let info = Info(record[1]);
+    let kind = kind_of(record);
+    record.truncate(end);
+    record[1] = Info::new(kind, (end as u32 - 3) / 3, info.kflag()).0;
+    is_shorter
+}
+
 fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
     let is_record = ty.shape == Shape::Target;
     let words = is_record.then(|| local.record(ty))?;
@@ -366,18 +439,22 @@ fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
 }
 
 /// Gives nameless types the name of the DIE they specify (2.4.11).
-fn copy_specified_names(local: &mut Local) {
+fn copy_specified_names(local: &mut Local, notes: &mut Notes, base: u64) {
     for (index, specification) in std::mem::take(&mut local.specified) {
-        let Some(source) = local.index_of(specification) else {
-            continue;
-        };
-        let source = local.types[source as usize];
         let target = local.types[index as usize];
-        if source.is_record() && target.is_record() {
+        if !target.is_record() {
+            continue;
+        }
+        let source = local.index_of(specification).map(|index| local.types[index as usize]);
+        if let Some(source) = source.filter(LocalType::is_record) {
             local.words[target.start as usize] = local.words[source.start as usize];
             if let Some(reference) = nominal(local.record(target)) {
                 local.refs[index as usize] = reference.0;
             }
+        }
+        if local.words[target.start as usize] == 0 {
+            let note = local.do_without_name(index);
+            note.into_iter().for_each(|note| notes.add(note, base + u64::from(target.offset)));
         }
     }
 }

@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use super::notes::Note;
 use super::packed::Layouts;
+use crate::btf::kind::{Kind, kind_of};
 use crate::dwarf::die::{Block, DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
 use crate::btf::kind::{Info, Kind};
@@ -270,6 +272,23 @@ impl Local {
             _ => UNKNOWN,
         };
         self.order.push(index);
+    }
+
+    /// What becomes of a type that has no name after all, if it needs one.
+    pub fn do_without_name(&mut self, index: TypeIndex) -> Option<Note> {
+        let ty = &mut self.types[index as usize];
+        match kind_of(&self.words[ty.start as usize..]) {
+            Kind::Typedef => {
+                (ty.start, ty.len, ty.shape) = (ty.start + 2, 1, Shape::Alias);
+                Some(Note::NamelessTypedef)
+            }
+            Kind::Fwd => {
+                (ty.len, ty.shape) = (0, Shape::Void);
+                self.refs[index as usize] = Ref::VOID.0;
+                Some(Note::NamelessForward)
+            }
+            _ => None,
+        }
     }
 
     /// Prepares [`Self::index_of`], once the walk is over.

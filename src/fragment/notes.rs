@@ -30,8 +30,10 @@ pub enum Note {
     DanglingReference,
     /// A reference into another unit or file that is not followed yet is void.
     ForeignReference,
-    /// A cycle of types without a name is cut with void.
-    NamelessCycle,
+    /// A cycle of types that no name can cut is cut with void.
+    EndlessCycle,
+    /// A member of type void is left out, an array of void becomes void.
+    Void,
     /// A complex or imaginary number is encoded as an integer of that size.
     ComplexNumber,
     /// `_Atomic` and similar qualifiers are left out, the type they qualify stays.
@@ -60,7 +62,8 @@ impl Note {
         Self::TooManyElements,
         Self::DanglingReference,
         Self::ForeignReference,
-        Self::NamelessCycle,
+        Self::EndlessCycle,
+        Self::Void,
         Self::ComplexNumber,
         Self::Qualifier,
         Self::ImportedUnit,
@@ -82,7 +85,8 @@ impl Note {
             Self::TooManyElements => "type of more than 65535 elements",
             Self::DanglingReference => "reference to nothing",
             Self::ForeignReference => "reference into another unit",
-            Self::NamelessCycle => "cycle of nameless types",
+            Self::EndlessCycle => "endless cycle of types",
+            Self::Void => "member or element of type void",
             Self::ComplexNumber => "complex number",
             Self::Qualifier => "qualifier such as _Atomic",
             Self::ImportedUnit => "imported unit",
