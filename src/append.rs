@@ -35,7 +35,7 @@ const ARENA_SECOND: u32 = 1 << 15;
 /// # Errors
 /// When a kfunc is flagged for an arena pointer where it has none.
 pub fn append<'a>(
-    dwarf: &Dwarf,
+    dwarf: &Dwarf<'_>,
     union: &mut Union,
     numbered: &mut Numbered,
     chosen: &[Chosen<'a>],
@@ -158,7 +158,7 @@ fn pointee(pool: &Pool, reference: Ref) -> Option<Ref> {
 }
 
 /// The sections that have variables, by index, each with its variables by offset.
-fn datasecs(dwarf: &Dwarf, numbered: &Numbered, variables: &ChosenVariables) -> Vec<Datasec> {
+fn datasecs(dwarf: &Dwarf<'_>, numbered: &Numbered, variables: &ChosenVariables) -> Vec<Datasec> {
     let ids = numbered.items.iter().zip(numbered.first_id..);
     let ids = ids.filter(|(item, _)| matches!(item, Item::Variable(..))).map(|(_, id)| id);
     let mut entries: Vec<(u32, [u32; 3])> = ids

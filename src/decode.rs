@@ -21,7 +21,7 @@ use crate::options::Options;
 ///
 /// # Panics
 /// When a worker panics.
-pub fn units(dwarf: &Dwarf, options: &Options) -> Result<Vec<WorkerOutput>> {
+pub fn units(dwarf: &Dwarf<'_>, options: &Options) -> Result<Vec<WorkerOutput>> {
     let progress = Progress::new(dwarf.units.len() as u32);
     let outputs = rayon::broadcast(|_| worker(dwarf, options, &progress));
     match progress.error.into_inner().expect("no worker panics while it reports") {
@@ -56,7 +56,7 @@ impl Progress {
     }
 }
 
-fn worker(dwarf: &Dwarf, options: &Options, progress: &Progress) -> WorkerOutput {
+fn worker(dwarf: &Dwarf<'_>, options: &Options, progress: &Progress) -> WorkerOutput {
     let mut decoder = Decoder::new(dwarf, options);
     let mut fragments = Vec::new();
     while let Some(unit) = progress.take() {

@@ -1,7 +1,7 @@
 //! Emit: from numbered items to the bytes of a BTF image.
 
 use anyhow::{Result, ensure};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use crate::btf::kind::{Info, KINDS, Kind, MAX_VLEN, kind_of, map_names, map_refs};
@@ -60,26 +60,58 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
     let last_id = contents.numbered.next_id() - 1;
     ensure!(last_id <= MAX_ID, "{last_id} types: the kernel reads at most {MAX_ID}");
     let chunk = items.len().div_ceil(rayon::current_num_threads() * 4).max(1024);
-    let records: Vec<Vec<u32>> = items
+    let mut parts: Vec<Part> = items
         .par_chunks(chunk)
         .enumerate()
-        .map(|(number, part)| contents.records(part, number * chunk))
+        .map(|(number, part)| Part::new(contents.records(part, number * chunk)))
         .collect();
     let mut strings = Strings::new(contents.names);
-    let mut types = Vec::with_capacity(records.iter().map(|part| part.len() * 4).sum());
-    for mut part in records {
-        let mut start = 0;
-        while start < part.len() {
-            let size = record_words(Info(part[start + 1]));
-            let record = &mut part[start..start + size];
-            map_names(record, |name| strings.offset(NameId(name)));
-            start += size;
-        }
-        append_words(&mut types, &part, format.big_endian);
+    for part in &parts {
+        part.names.iter().for_each(|&name| strings.add(name));
     }
+    let place = |part: &mut Part| part.to_bytes(&strings.offsets, format.big_endian);
+    let types: Vec<Vec<u8>> = parts.par_iter_mut().map(place).collect();
     let strings = strings.bytes;
     ensure!(strings.len() <= MAX_STRING, "{} bytes of names: too many", strings.len());
     Ok(image(&types, &strings, format))
+}
+
+/// Consecutive records, whose names are ids yet.
+struct Part {
+    records: Vec<u32>,
+    /// Their names, each once, in order of first use.
+    names: Vec<NameId>,
+}
+
+impl Part {
+    fn new(mut records: Vec<u32>) -> Self {
+        let mut names = Vec::new();
+        let mut seen = HashSet::new();
+        for_each_name(&mut records, |name| {
+            if seen.insert(name) {
+                names.push(NameId(name));
+            }
+            name
+        });
+        Self { records, names }
+    }
+
+    fn to_bytes(&mut self, offsets: &HashMap<u32, u32>, big_endian: bool) -> Vec<u8> {
+        for_each_name(&mut self.records, |name| if name == 0 { 0 } else { offsets[&name] });
+        let mut bytes = Vec::new();
+        append_words(&mut bytes, &self.records, big_endian);
+        bytes
+    }
+}
+
+/// Replaces every name of consecutive records by what `change` makes of it.
+fn for_each_name(records: &mut [u32], mut change: impl FnMut(u32) -> u32) {
+    let mut start = 0;
+    while start < records.len() {
+        let size = record_words(Info(records[start + 1]));
+        map_names(&mut records[start..start + size], &mut change);
+        start += size;
+    }
 }
 
 /// Words of a record with this second word.
@@ -169,17 +201,16 @@ impl<'a> Strings<'a> {
         Self { names, bytes: vec![0], offsets: HashMap::with_capacity(1 << 16) }
     }
 
-    fn offset(&mut self, name: NameId) -> u32 {
-        if name.is_none() {
-            return 0;
-        }
+    fn add(&mut self, name: NameId) {
         let Self { names, bytes, offsets } = self;
-        *offsets.entry(name.0).or_insert_with(|| {
-            let offset = bytes.len() as u32;
-            bytes.extend_from_slice(names.bytes(name, &mut [0; 4]));
-            bytes.push(0);
-            offset
-        })
+        if !name.is_none() {
+            offsets.entry(name.0).or_insert_with(|| {
+                let offset = bytes.len() as u32;
+                bytes.extend_from_slice(names.bytes(name, &mut [0; 4]));
+                bytes.push(0);
+                offset
+            });
+        }
     }
 }
 
@@ -195,11 +226,12 @@ fn append_words(bytes: &mut Vec<u8>, words: &[u32], big_endian: bool) {
 }
 
 /// Puts header, types, layout and strings together (rules F1 to F6).
-fn image(types: &[u8], strings: &[u8], format: Format) -> Vec<u8> {
+fn image(types: &[Vec<u8>], strings: &[u8], format: Format) -> Vec<u8> {
     const MAGIC: u32 = 0xeb9f;
     let layout = if format.has_layout { layout_table() } else { Vec::new() };
     let header_size: u32 = if format.has_layout { 32 } else { 24 };
-    let (type_size, layout_size) = (types.len() as u32, layout.len() as u32);
+    let type_size: usize = types.iter().map(Vec::len).sum();
+    let (type_size, layout_size) = (type_size as u32, layout.len() as u32);
     let first_word = if format.big_endian { MAGIC << 16 | 1 << 8 } else { MAGIC | 1 << 16 };
     let mut header =
         vec![first_word, header_size, 0, type_size, type_size + layout_size, strings.len() as u32];
@@ -207,9 +239,9 @@ fn image(types: &[u8], strings: &[u8], format: Format) -> Vec<u8> {
         header.extend([type_size, layout_size]);
     }
     let mut bytes =
-        Vec::with_capacity(header.len() * 4 + types.len() + layout.len() + strings.len());
+        Vec::with_capacity(header.len() * 4 + type_size as usize + layout.len() + strings.len());
     append_words(&mut bytes, &header, format.big_endian);
-    bytes.extend_from_slice(types);
+    types.iter().for_each(|part| bytes.extend_from_slice(part));
     bytes.extend_from_slice(&layout);
     bytes.extend_from_slice(strings);
     bytes

@@ -37,12 +37,8 @@ impl Encoded {
 /// # Errors
 /// Names file, section and unit when the input cannot be read (DESIGN.md section 6).
 pub fn encode(input: &Path, options: &Options, timing: &Timing) -> Result<Encoded> {
-    let (elf, symbols) = timing.phase("open", || -> Result<_> {
-        let elf = ElfFile::open(input)?;
-        let symbols = elf.symbols().context("failed to read the symbol table")?;
-        Ok((elf, symbols))
-    })?;
-    let dwarf = timing.phase("sections", || Dwarf::load(elf, symbols.as_ref(), options))?;
+    let elf = timing.phase("open", || ElfFile::open(input))?;
+    let (dwarf, symbols) = timing.phase("sections", || load(&elf, options))?;
     let Some(dwarf) = dwarf else {
         return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
     };
@@ -54,9 +50,24 @@ pub fn encode(input: &Path, options: &Options, timing: &Timing) -> Result<Encode
     finish(&dwarf, symbols.as_ref(), union, options, timing)
 }
 
+/// Reads what all units need. A linked file's DWARF can be read without its symbols, those of a
+/// relocatable one are needed to relocate it.
+fn load<'a>(
+    elf: &'a ElfFile,
+    options: &Options,
+) -> Result<(Option<Dwarf<'a>>, Option<SymbolTable>)> {
+    let read_symbols = || elf.symbols().context("failed to read the symbol table");
+    if elf.target().is_relocatable() {
+        let symbols = read_symbols()?;
+        return Ok((Dwarf::load(elf, symbols.as_ref(), options)?, symbols));
+    }
+    let (dwarf, symbols) = rayon::join(|| Dwarf::load(elf, None, options), read_symbols);
+    Ok((dwarf?, symbols?))
+}
+
 /// Everything after decoding: what the units say together, and this ELF file about them.
 fn finish(
-    dwarf: &Dwarf,
+    dwarf: &Dwarf<'_>,
     symbols: Option<&SymbolTable>,
     mut union: Union,
     options: &Options,
@@ -73,20 +84,13 @@ fn finish(
     if !union.notes.is_empty() {
         encoded.notices.push(format!("BTF cannot express everything in it: {}", union.notes));
     }
-    let (deviations, table) = timing.phase("ambiguous names", || {
+    let (deviations, selected) = timing.phase("select", || {
         rayon::join(
             || Deviations::find(&union.pool, &union.fragments),
-            || function_table(dwarf, symbols, options),
+            || select(dwarf, symbols, &union, options),
         )
     });
-    let table = table?;
-    let (variables, functions) = timing.phase("select", || {
-        rayon::join(
-            || choose_variables(dwarf, symbols, &union, options),
-            || choose_functions(dwarf, &table, &union, options),
-        )
-    });
-    let variables = variables?;
+    let (variables, functions) = selected?;
     encoded.skips.extend(functions.skips);
     encoded.skips.extend(variables.skips.iter().cloned());
     let int = dwarf.names.inline(b"int");
@@ -116,36 +120,23 @@ fn finish(
     Ok(encoded)
 }
 
-fn function_table<'a>(
-    dwarf: &Dwarf,
+/// What this ELF file's symbols and sections say about variables and functions.
+fn select<'a>(
+    dwarf: &Dwarf<'_>,
     symbols: &'a SymbolTable,
+    union: &Union,
     options: &Options,
-) -> Result<FunctionTable<'a>> {
+) -> Result<(ChosenVariables, Selection<'a>)> {
+    let elf = dwarf.elf;
     let mut table = FunctionTable::new(symbols);
     if options.features.has(Feature::DeclTagKfuncs) {
-        table.mark_kfuncs(&dwarf.elf, symbols).context("failed to read the kfuncs")?;
+        table.mark_kfuncs(elf, symbols).context("failed to read the kfuncs")?;
     }
-    Ok(table)
-}
-
-fn choose_variables(
-    dwarf: &Dwarf,
-    symbols: &SymbolTable,
-    union: &Union,
-    options: &Options,
-) -> Result<ChosenVariables> {
+    let (fragments, names) = (&union.fragments, &dwarf.names);
     let addresses = &dwarf.section_addresses;
-    let chosen =
-        select::variables(&union.fragments, &dwarf.names, &dwarf.elf, symbols, addresses, options);
-    Ok(chosen?)
-}
-
-fn choose_functions<'a>(
-    dwarf: &Dwarf,
-    table: &'a FunctionTable<'a>,
-    union: &Union,
-    options: &Options,
-) -> Selection<'a> {
-    let is_relocatable = dwarf.elf.target().is_relocatable();
-    select::functions(&union.pool, &union.fragments, &dwarf.names, table, options, is_relocatable)
+    let variables = select::variables(fragments, names, elf, symbols, addresses, options)?;
+    let is_relocatable = elf.target().is_relocatable();
+    let functions =
+        select::functions(&union.pool, fragments, names, &table, options, is_relocatable);
+    Ok((variables, functions))
 }

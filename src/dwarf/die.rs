@@ -117,7 +117,7 @@ impl Values {
 pub struct DieReader<'a, const BIG: bool> {
     /// The unit's bytes and where the walk is.
     pub cursor: Cursor<'a, BIG>,
-    dwarf: &'a Dwarf,
+    dwarf: &'a Dwarf<'a>,
     unit: &'a UnitHeader,
     templates: &'a Templates,
     names: &'a mut NameCache,
@@ -131,7 +131,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
     /// Starts at the first DIE of `unit`, whose bytes are `bytes`.
     #[must_use]
     pub fn new(
-        dwarf: &'a Dwarf,
+        dwarf: &'a Dwarf<'a>,
         unit: &'a UnitHeader,
         bytes: &'a [u8],
         templates: &'a Templates,

@@ -12,9 +12,9 @@ use crate::relocate;
 /// Everything that decoding a unit reads from. `.debug_info` and the location lists stay in the
 /// file and are read piece by piece, so that memory does not grow with their size.
 #[derive(Debug)]
-pub struct Dwarf {
+pub struct Dwarf<'a> {
     /// The file itself.
-    pub elf: ElfFile,
+    pub elf: &'a ElfFile,
     /// `.debug_info`.
     pub info: SectionData,
     /// The units of `.debug_info`, in file order.
@@ -40,20 +40,20 @@ pub struct Dwarf {
     pub section_addresses: Vec<u64>,
 }
 
-impl Dwarf {
+impl<'a> Dwarf<'a> {
     /// Reads the DWARF of `elf`; `None` if there is no `.debug_info`.
     ///
     /// # Errors
     /// When a section or unit header is damaged.
     pub fn load(
-        elf: ElfFile,
+        elf: &'a ElfFile,
         symbols: Option<&SymbolTable>,
         options: &Options,
     ) -> Result<Option<Self>> {
-        let Some(info_section) = find(&elf, "info") else {
+        let Some(info_section) = find(elf, "info") else {
             return Ok(None);
         };
-        let loader = Loader { layout: relocate::layout(&elf), elf: &elf, symbols };
+        let loader = Loader { layout: relocate::layout(elf), elf, symbols };
         let linked = !elf.target().is_relocatable();
         let ((names, info), rest) = rayon::join(
             || (loader.names(linked, options), loader.info(info_section)),

@@ -111,7 +111,7 @@ pub struct Fragment {
 /// Decodes units one after the other. One per thread.
 #[derive(Debug)]
 pub struct Decoder<'a> {
-    dwarf: &'a Dwarf,
+    dwarf: &'a Dwarf<'a>,
     options: &'a Options,
     passing: Passing,
     well_known: WellKnown,
@@ -162,7 +162,7 @@ struct Root {
 impl<'a> Decoder<'a> {
     /// A decoder for the units of `dwarf`.
     #[must_use]
-    pub fn new(dwarf: &'a Dwarf, options: &'a Options) -> Self {
+    pub fn new(dwarf: &'a Dwarf<'a>, options: &'a Options) -> Self {
         let target = dwarf.elf.target();
         Self {
             dwarf,
@@ -225,7 +225,7 @@ impl<'a> Decoder<'a> {
                 format!("failed to read the abbreviations at {:#x}", header.abbreviations)
             })?;
         let size = header.size as usize;
-        let bytes = dwarf.info.range(&dwarf.elf, header.offset, size, buffer)?;
+        let bytes = dwarf.info.range(dwarf.elf, header.offset, size, buffer)?;
         let mut reader =
             DieReader::<BIG>::new(dwarf, header, bytes, &scratch.templates, &mut scratch.names);
         let Some(root) = self.root(&mut reader, &mut scratch.values).map_err(|error| {
@@ -290,7 +290,7 @@ impl<'a> Decoder<'a> {
             is_clang: root.is_clang,
             encoding: header.encoding,
             lists: ListSections {
-                elf: &dwarf.elf,
+                elf: dwarf.elf,
                 new: &dwarf.location_lists,
                 old: &dwarf.old_location_lists,
                 budget: &dwarf.list_budget,

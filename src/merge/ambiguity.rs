@@ -87,12 +87,24 @@ impl Deviations {
         if ambiguous.is_empty() {
             return found;
         }
-        let occurrences = Occurrences::of(&ambiguous, fragments);
+        let declared: Vec<Key> = ambiguous
+            .iter()
+            .map(|entry| entry.0)
+            .filter(|key| names.forwards.contains_key(key))
+            .collect();
+        let containers = containers_of(pool, &declared);
+        let definitions = ambiguous.iter().flat_map(|entry| entry.1.iter().copied());
+        let mut wanted: Vec<ClassId> =
+            definitions.chain(containers.iter().flat_map(|entry| entry.1.iter().copied())).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let places = occurrences_of(&wanted, fragments);
+        let occurrences = Occurrences::of(&ambiguous, &places);
         let mut completions: Completions = ambiguous
             .iter()
             .map(|(key, definitions)| (*key, Some(occurrences.most_common(definitions))))
             .collect();
-        let evidence = Evidence::of(pool, fragments, &ambiguous, &names.forwards);
+        let evidence = Evidence::of(containers, &places);
         loop {
             found.units.clear();
             found.deviate(pool, fragments, &occurrences, &completions);
@@ -257,24 +269,16 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn of(
-        pool: &Pool,
-        fragments: &[Fragment],
-        ambiguous: &[(Key, Vec<ClassId>)],
-        forwards: &HashMap<Key, ClassId>,
-    ) -> Self {
-        let keys: Vec<Key> = ambiguous.iter().map(|entry| entry.0).collect();
-        let declared: Vec<Key> =
-            keys.into_iter().filter(|key| forwards.contains_key(key)).collect();
-        let containers = containers_of(pool, &declared);
-        let mut classes: Vec<ClassId> =
-            containers.iter().flat_map(|entry| entry.1.iter().copied()).collect();
-        classes.sort_unstable();
-        classes.dedup();
+    fn of(containers: Vec<(Key, Vec<ClassId>)>, places: &Places) -> Self {
         let mut units: HashMap<ClassId, Vec<u32>> = HashMap::new();
-        for (unit, found) in occurrences_of(&classes, fragments) {
+        for class in containers.iter().flat_map(|entry| &entry.1) {
+            units.entry(*class).or_default();
+        }
+        for (unit, found) in places {
             for (_, class) in found {
-                units.entry(class).or_default().push(unit);
+                if let Some(units) = units.get_mut(class) {
+                    units.push(*unit);
+                }
             }
         }
         Self { containers, units }
@@ -351,8 +355,11 @@ fn containers_of(pool: &Pool, keys: &[Key]) -> Vec<(Key, Vec<ClassId>)> {
     found
 }
 
-/// Which of `classes` each unit lists, with their places in the list.
-fn occurrences_of(classes: &[ClassId], fragments: &[Fragment]) -> Vec<(u32, Vec<(u32, ClassId)>)> {
+/// By unit: places in its list of types, and the classes there.
+type Places = Vec<(u32, Vec<(u32, ClassId)>)>;
+
+/// Which of `classes` each unit lists.
+fn occurrences_of(classes: &[ClassId], fragments: &[Fragment]) -> Places {
     use rayon::prelude::*;
     let largest = classes.iter().map(|class| class.0).max().map_or(0, |last| last as usize + 1);
     let mut is_wanted = vec![false; largest];
@@ -450,17 +457,17 @@ struct Occurrences {
 }
 
 impl Occurrences {
-    fn of(ambiguous: &[(Key, Vec<ClassId>)], fragments: &[Fragment]) -> Self {
+    fn of(ambiguous: &[(Key, Vec<ClassId>)], places: &Places) -> Self {
         let mut keys: HashMap<ClassId, Key> = HashMap::new();
         for (key, classes) in ambiguous {
             keys.extend(classes.iter().map(|&class| (class, *key)));
         }
-        let mut classes: Vec<ClassId> = keys.keys().copied().collect();
-        classes.sort_unstable();
         let mut occurrences = Self { by_unit: HashMap::new(), by_class: HashMap::new() };
-        for (unit, found) in occurrences_of(&classes, fragments) {
-            for (place, class) in found {
-                let key = keys[&class];
+        for &(unit, ref found) in places {
+            for &(place, class) in found {
+                let Some(&key) = keys.get(&class) else {
+                    continue;
+                };
                 occurrences.by_unit.entry(unit).or_default().push((key, class));
                 let first = (0, unit, place);
                 occurrences.by_class.entry(class).or_insert(first).0 += 1;

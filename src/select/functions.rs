@@ -50,7 +50,7 @@ pub fn functions<'a>(
     pool: &Pool,
     fragments: &[Fragment],
     names: &Names,
-    table: &'a FunctionTable<'a>,
+    table: &FunctionTable<'a>,
     options: &Options,
     is_relocatable: bool,
 ) -> Selection<'a> {
@@ -149,7 +149,7 @@ struct Decision<'a> {
 struct Judge<'a, 'b> {
     pool: &'b Pool,
     names: &'b Names,
-    table: &'a FunctionTable<'a>,
+    table: &'b FunctionTable<'a>,
     /// The group whose ambiguity is overlooked.
     last: Option<GroupId>,
     options: &'b Options,
