@@ -641,7 +641,10 @@ impl Simple {
                     simple.size = 0;
                 }
                 (Slot::Type, Op::LocalReference(4)) => simple.type_at = at,
-                (Slot::MemberLocation | Slot::ConstValue | Slot::ByteSize, op) => {
+                (
+                    Slot::MemberLocation | Slot::ConstValue | Slot::ByteSize | Slot::UpperBound,
+                    op,
+                ) => {
                     simple.has_number = true;
                     match op {
                         Op::Preset => simple.number = step.value as u64,

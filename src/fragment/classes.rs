@@ -165,6 +165,11 @@ impl Classes {
                 map_refs(record, |offset| resolver.resolve(offset));
                 resolver.is_done(waiting).then(|| pool.intern(record))
             }
+            Shape::Array if words.len() == 5 => {
+                let element = resolver.resolve(words[3]);
+                let record = [0, words[1], 0, element, Ref::INDEX.0, words[4]];
+                resolver.is_done(waiting).then(|| pool.intern(&record))
+            }
             Shape::Void | Shape::Alias | Shape::Array | Shape::TaggedPointer => {
                 return self.attempt_with_care(index, local, pool, notes, base);
             }

@@ -36,6 +36,17 @@ struct OldPlace {
     byte_size: u64,
 }
 
+/// The attributes of a struct, union or enumeration.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    name: NameId,
+    size: u64,
+    underlying: DieRef,
+    specification: DieRef,
+    annotation: DieRef,
+    is_declaration: bool,
+}
+
 /// `BTF_INT_SIGNED`, `BTF_INT_BOOL` in the encoding byte of an INT.
 const SIGNED: u32 = 1;
 const BOOL: u32 = 4;
@@ -212,8 +223,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// 2.3: the dimensions are kept, outermost first.
     pub(super) fn array(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Array);
-        self.reader.read(template, self.values)?;
-        let element = self.values.reference(Slot::Type);
+        let (_, element) = self.named_type(template)?;
         let start = self.local.words.len();
         let info = Info::new(Kind::Array, 0, false);
         self.local.words.extend([0, info.0, 0, element]);
@@ -222,8 +232,8 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             while let Some(child) = self.reader.next()? {
                 let count = self.local.words.len() - first_dimension;
                 if child.kind == DieKind::Subrange && count < MAX_DIMENSIONS {
-                    self.reader.read(child, self.values)?;
-                    self.local.words.push(self.dimension());
+                    let dimension = self.dimension(child)?;
+                    self.local.words.push(dimension);
                     self.skip_rest(child)?;
                 } else {
                     self.reader.skip_tree(child)?;
@@ -239,15 +249,20 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     }
 
     /// Number of elements of a dimension (2.3.1).
-    fn dimension(&self) -> u32 {
+    fn dimension(&mut self, template: &Template) -> Result<u32, DieError> {
+        if let Some(simple) = &template.simple {
+            let (_, _, bound) = self.reader.read_simple(simple)?;
+            return Ok(if simple.has_number { bound.wrapping_add(1) as u32 } else { 0 });
+        }
+        self.reader.read(template, self.values)?;
         let values = &*self.values;
-        if let Some(bound) = values.get(Slot::UpperBound) {
+        Ok(if let Some(bound) = values.get(Slot::UpperBound) {
             bound.wrapping_add(1) as u32
         } else if values.has(Slot::UpperBoundOther) {
             0
         } else {
             values.number(Slot::Count) as u32
-        }
+        })
     }
 
     /// 2.9: there is no such type in BTF.
@@ -257,15 +272,29 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.reader.skip_tree(template)
     }
 
+    /// Reads the attributes of a struct, union or enumeration.
+    fn head(&mut self, template: &Template) -> Result<Head, DieError> {
+        if let Some(simple) = &template.simple {
+            let (name, underlying, size) = self.reader.read_simple(simple)?;
+            return Ok(Head { name, underlying, size, ..Head::default() });
+        }
+        self.reader.read(template, self.values)?;
+        let values = &*self.values;
+        Ok(Head {
+            name: values.name(),
+            size: values.number(Slot::ByteSize),
+            underlying: values.reference(Slot::Type),
+            specification: values.reference(Slot::Specification),
+            annotation: values.reference(Slot::GnuAnnotation),
+            is_declaration: values.number(Slot::Declaration) != 0,
+        })
+    }
+
     /// 2.4.
     pub(super) fn composite(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, template.kind);
-        self.reader.read(template, self.values)?;
-        let name = self.values.name();
-        let size = self.values.number(Slot::ByteSize);
-        let is_declaration = self.values.number(Slot::Declaration) != 0;
-        let specification = self.values.reference(Slot::Specification);
-        let annotation = self.values.reference(Slot::GnuAnnotation);
+        let head = self.head(template)?;
+        let Head { name, size, specification, annotation, is_declaration, .. } = head;
         if name.is_none() && specification != 0 {
             self.local.specified.push((index, specification));
         }
@@ -481,11 +510,8 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// 2.6.
     pub(super) fn enumeration(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Enumeration);
-        self.reader.read(template, self.values)?;
-        let name = self.values.name();
-        let size = self.enum_size(self.values.number(Slot::ByteSize));
-        let underlying = self.values.reference(Slot::Type);
-        let specification = self.values.reference(Slot::Specification);
+        let Head { name, size, underlying, specification, .. } = self.head(template)?;
+        let size = self.enum_size(size);
         if name.is_none() && specification != 0 {
             self.local.specified.push((index, specification));
         }
