@@ -21,6 +21,9 @@ pub enum DieError {
     /// Children nest deeper than any compiler's output.
     #[error("children nest deeper than {0} levels")]
     TooDeep(u32),
+    /// Annotations that are their own successors, or long chains of them at every DIE.
+    #[error("annotations refer to each other without end")]
+    EndlessAnnotations,
     /// `DW_FORM_indirect` with a form that cannot be there.
     #[error("attribute form {0:#x} cannot be indirect")]
     BadIndirect(u64),

@@ -35,6 +35,8 @@ pub struct Dwarf<'a> {
     pub old_location_lists: SectionData,
     /// How much of the location lists may be read.
     pub list_budget: Budget,
+    /// How much of the abbreviations may be read.
+    pub abbreviation_budget: Budget,
     /// Address that each section is taken to have: its own, or in a relocatable file one made up
     /// so that allocated sections do not overlap (spec/encoding 1.1.7).
     pub section_addresses: Vec<u64>,
@@ -67,6 +69,7 @@ impl<'a> Dwarf<'a> {
         Ok(Some(Self {
             info,
             units,
+            abbreviation_budget: Budget::for_size(abbreviations.len() as u64),
             abbreviations,
             names,
             line_strings,

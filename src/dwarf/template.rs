@@ -8,6 +8,7 @@
 use gimli::constants as dw;
 use gimli::{DwAt, DwForm, DwTag};
 
+use super::budget::{Budget, Exhausted};
 use super::cursor::{Cursor, Eof};
 use crate::btf::kind::{Info, Kind};
 
@@ -219,6 +220,8 @@ pub const SLOTS: usize = Slot::LoclistsBase as usize + 1;
 fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
     use DieKind as K;
     let slot = match (attribute, class) {
+        // The DIE itself tells the form, and with it the class.
+        (_, Class::Indirect) => return None,
         (dw::DW_AT_name, Class::String) => Slot::Name,
         (dw::DW_AT_type, Class::Reference) => Slot::Type,
         (dw::DW_AT_byte_size, Class::Constant) => Slot::ByteSize,
@@ -684,6 +687,9 @@ pub enum TableError {
     /// An attribute has a form that no DWARF version up to 5 defines: its size is unknown.
     #[error("unknown attribute form {0:#x}")]
     UnknownForm(u64),
+    /// Many units use a table each that share most of their bytes.
+    #[error(transparent)]
+    TooOften(#[from] Exhausted),
     /// Two abbreviations have the same code.
     #[error("abbreviation code {0} is defined twice")]
     Duplicate(u64),
@@ -715,12 +721,14 @@ impl Templates {
     /// Compiles the table at `offset` of `.debug_abbrev`, unless it is the one at hand.
     ///
     /// # Errors
-    /// When the table is damaged; nothing may be looked up then.
+    /// When the table is damaged, or too many tables were compiled for their size; nothing may be
+    /// looked up then.
     pub fn compile(
         &mut self,
         section: &[u8],
         offset: u64,
         encoding: Encoding,
+        budget: &Budget,
     ) -> Result<(), TableError> {
         if self.source == Some((offset, encoding)) {
             return Ok(());
@@ -741,6 +749,7 @@ impl Templates {
             let template = self.compile_one(&mut cursor, encoding)?;
             self.add(code, template)?;
         }
+        budget.spend((cursor.position - start) as u64)?;
         self.source = Some((offset, encoding));
         Ok(())
     }
@@ -781,12 +790,13 @@ impl Templates {
 
     fn add(&mut self, code: u64, template: Template) -> Result<(), TableError> {
         let index = self.templates.len() as u32;
-        if self.sparse.is_empty() && code != u64::from(index) + 1 {
-            self.sparse = (0..index).map(|index| (u64::from(index) + 1, index)).collect();
-            // A table that starts with another code than 1 is sparse from the beginning.
-            self.sparse.entry(code).or_insert(index);
-        } else if !self.sparse.is_empty() && self.sparse.insert(code, index).is_some() {
-            return Err(TableError::Duplicate(code));
+        if !self.sparse.is_empty() || code != u64::from(index) + 1 {
+            if self.sparse.is_empty() {
+                self.sparse = (0..index).map(|index| (u64::from(index) + 1, index)).collect();
+            }
+            if self.sparse.insert(code, index).is_some() {
+                return Err(TableError::Duplicate(code));
+            }
         }
         self.templates.push(template);
         Ok(())

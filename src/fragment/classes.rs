@@ -167,6 +167,7 @@ impl Classes {
             }
             Shape::Array if words.len() == 5 => {
                 let element = resolver.resolve(words[3]);
+                resolver.has_trouble |= element == Ref::VOID.0;
                 let record = [0, words[1], 0, element, Ref::INDEX.0, words[4]];
                 resolver.is_done(waiting).then(|| pool.intern(&record))
             }

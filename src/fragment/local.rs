@@ -188,6 +188,9 @@ pub(super) struct Local {
     /// Tags of types.
     pub type_tags: Vec<(TypeIndex, Tag)>,
     pub old_bitfields: Vec<OldBitfield>,
+    /// Links of annotation chains that may still be followed. Chains can be shared, so that a unit
+    /// could ask for more than it has bytes.
+    pub chain_links: usize,
     /// Nameless types that take their name from another DIE (2.4.11).
     pub specified: Vec<(TypeIndex, DieRef)>,
     /// The first base type named `int`.
@@ -213,6 +216,7 @@ impl Local {
         self.tags.clear();
         self.type_tags.clear();
         self.old_bitfields.clear();
+        self.chain_links = MAX_CHAIN + 4 * size;
         self.specified.clear();
         self.first_int = None;
         self.has_array = false;

@@ -220,7 +220,12 @@ impl<'a> Decoder<'a> {
         let dwarf = self.dwarf;
         scratch
             .templates
-            .compile(&dwarf.abbreviations, header.abbreviations, header.encoding)
+            .compile(
+                &dwarf.abbreviations,
+                header.abbreviations,
+                header.encoding,
+                &dwarf.abbreviation_budget,
+            )
             .with_context(|| {
                 format!("failed to read the abbreviations at {:#x}", header.abbreviations)
             })?;

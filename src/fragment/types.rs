@@ -156,7 +156,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.gnu_chain(annotation, self.context.type_tag, Feature::TypeTag, |value| {
                 words.push(value.0);
                 true
-            });
+            })?;
             self.local.words = words;
             self.local.types[index as usize].outermost_first = true;
         }
@@ -306,7 +306,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
             tags.push((index, Tag { value, component: -1 }));
             true
-        });
+        })?;
         self.local.type_tags = tags;
         if is_declaration {
             self.members.truncate(first_member);
@@ -394,7 +394,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
                 tags.push((owner, Tag { value, component }));
                 true
-            });
+            })?;
             self.local.type_tags = tags;
         }
         Ok(())

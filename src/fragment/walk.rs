@@ -4,7 +4,9 @@
 //! members and nested types before their container, types in the body of a function when the
 //! function is walked. Everything that BTF does not depend on is passed over by size.
 
-use super::local::{Local, LocalFunction, LocalParameter, LocalVariable, ParameterLocation, Tag};
+use super::local::{
+    Local, LocalFunction, LocalParameter, LocalVariable, MAX_CHAIN, ParameterLocation, Tag,
+};
 use super::notes::{Note, Notes};
 use super::types::Member;
 use crate::dwarf::cursor::Cursor;
@@ -189,7 +191,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         if template.has_children {
             self.body(function)?;
         }
-        self.gnu_tags(annotation, -1);
+        self.gnu_tags(annotation, -1)?;
         let (parameters_end, tags_end) = (self.local.parameters.len(), self.local.tags.len());
         let record = &mut self.local.functions[function as usize];
         record.parameters.1 = parameters_end as u32;
@@ -291,8 +293,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         });
         let annotation = values.reference(Slot::GnuAnnotation);
         self.child_tags(template, index as i32)?;
-        self.gnu_tags(annotation, index as i32);
-        Ok(())
+        self.gnu_tags(annotation, index as i32)
     }
 
     fn variable(&mut self, template: &Template, is_top_level: bool) -> Result<(), DieError> {
@@ -359,13 +360,14 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     }
 
     /// Adds the tags of a chain of `DW_AT_GNU_annotation` (2.8.4).
-    fn gnu_tags(&mut self, first: DieRef, component: i32) {
+    fn gnu_tags(&mut self, first: DieRef, component: i32) -> Result<(), DieError> {
         let mut tags = std::mem::take(&mut self.local.tags);
-        self.gnu_chain(first, self.context.decl_tag, Feature::DeclTag, |value| {
+        let result = self.gnu_chain(first, self.context.decl_tag, Feature::DeclTag, |value| {
             tags.push(Tag { value, component });
             true
         });
         self.local.tags = tags;
+        result
     }
 
     /// Walks a chain of `DW_TAG_GNU_annotation` DIEs and hands out the text of those called
@@ -376,31 +378,49 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         first: DieRef,
         name: NameId,
         feature: Feature,
+        visit: impl FnMut(NameId) -> bool,
+    ) -> Result<(), DieError> {
+        if first == 0 {
+            return Ok(());
+        }
+        let position = self.reader.cursor.position;
+        let result = self.follow_gnu_chain(first, name, feature, visit);
+        self.reader.cursor.position = position;
+        result
+    }
+
+    fn follow_gnu_chain(
+        &mut self,
+        first: DieRef,
+        name: NameId,
+        feature: Feature,
         mut visit: impl FnMut(NameId) -> bool,
-    ) {
-        let (mut next, position) = (first, self.reader.cursor.position);
-        for _ in 0..super::local::MAX_CHAIN {
+    ) -> Result<(), DieError> {
+        let mut next = first;
+        for _ in 0..MAX_CHAIN {
             if next == 0 || next == FOREIGN {
-                break;
+                return Ok(());
             }
+            let links = self.local.chain_links.checked_sub(1);
+            self.local.chain_links = links.ok_or(DieError::EndlessAnnotations)?;
             self.reader.cursor.position = next as usize;
             let Ok(Some(template)) = self.reader.next() else {
-                break;
+                return Ok(());
             };
             if template.kind != DieKind::GnuAnnotation
                 || self.reader.read(template, self.values).is_err()
             {
-                break;
+                return Ok(());
             }
             let goes_on = match self.annotation(name, feature) {
                 Some(value) => visit(value),
                 None => feature == Feature::DeclTag,
             };
             if !goes_on {
-                break;
+                return Ok(());
             }
             next = self.values.reference(Slot::GnuAnnotation);
         }
-        self.reader.cursor.position = position;
+        Err(DieError::EndlessAnnotations)
     }
 }

@@ -624,3 +624,78 @@ fn a_section_that_claims_to_fill_memory() {
         unit = sound_unit();
     }
 }
+
+/// `DW_TAG_GNU_annotation` and `DW_AT_GNU_annotation`.
+const ANNOTATION: (gimli::DwTag, gimli::DwAt) = (gimli::DwTag(0x6001), gimli::DwAt(0x2139));
+
+fn annotation(value: &str) -> Die {
+    let annotation = die(ANNOTATION.0).name("btf_decl_tag");
+    let value = [value.as_bytes(), b"\0"].concat();
+    annotation.raw(dw::DW_AT_const_value, dw::DW_FORM_string, &value)
+}
+
+#[test]
+fn annotations_without_end() {
+    let mut unit = sound_unit();
+    let own = unit.label();
+    unit.add(annotation("again").reference(ANNOTATION.1, own).label(own));
+    let tagged = die(dw::DW_TAG_structure_type).name("tagged").size(4);
+    unit.add(tagged.reference(ANNOTATION.1, own));
+    Folder::of(&unit.elf()).refuses(&["at DIE 0x", "annotations refer to each other without end"]);
+}
+
+#[test]
+fn a_long_chain_of_annotations_for_every_struct() {
+    let mut unit = sound_unit();
+    let mut next = unit.add(annotation("last"));
+    for number in 0..100 {
+        let link = annotation(&format!("tag {number}")).reference(ANNOTATION.1, next);
+        next = unit.add(link);
+    }
+    for number in 0..10_000 {
+        let tagged = die(dw::DW_TAG_structure_type).name(&format!("tagged{number}"));
+        unit.add(tagged.reference(ANNOTATION.1, next));
+    }
+    Folder::of(&unit.elf()).refuses(&["at DIE 0x", "annotations refer to each other without end"]);
+}
+
+#[test]
+fn overlapping_abbreviation_tables() {
+    let unit = sound_unit();
+    let (mut table, mut info) = unit.sections();
+    // A table of 1.4 MB, in which every entry is the start of a table.
+    let start = table.len() as u32 - 1;
+    table.pop();
+    for code in 1_000_000..1_200_000 {
+        uleb(&mut table, code);
+        table.extend([0x24, 0, 0, 0]);
+    }
+    table.push(0);
+    let header = info[..12].to_vec();
+    for number in 0..2000 {
+        let mut unit = header.clone();
+        unit[..4].copy_from_slice(&8_u32.to_le_bytes());
+        unit[6..10].copy_from_slice(&(start + 7 * number).to_le_bytes());
+        unit[11] = 0;
+        info.extend(unit);
+    }
+    Folder::of(&unit.elf_of(&table, &info)).refuses(&["abbreviations at 0x", "again and again"]);
+}
+
+#[test]
+fn forms_in_the_die_are_read_where_they_count() {
+    let mut unit = sound_unit();
+    let int = unit.int();
+    let subrange = die(dw::DW_TAG_subrange_type);
+    let bound = [dw::DW_FORM_data1.0 as u8, 9];
+    let subrange = subrange.raw(dw::DW_AT_upper_bound, dw::DW_FORM_indirect, &bound);
+    let array = unit.add(die(dw::DW_TAG_array_type).refers(int).children([subrange]));
+    let name = [&[dw::DW_FORM_string.0 as u8][..], b"ten\0"].concat();
+    let typedef = die(dw::DW_TAG_typedef).refers(array);
+    unit.add(typedef.raw(dw::DW_AT_name, dw::DW_FORM_indirect, &name));
+    let folder = Folder::of(&unit.elf());
+    folder.encodes(&[]);
+    let written = fs::read(folder.path("out.btf")).unwrap();
+    assert!(written.windows(4).any(|bytes| bytes == b"ten\0"));
+    assert!(written.windows(4).any(|bytes| bytes == 10_u32.to_le_bytes()));
+}
