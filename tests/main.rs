@@ -5,6 +5,7 @@ mod harness;
 
 mod suites {
     mod bad_input;
+    mod btf;
     mod cli;
     mod embed;
     mod pahole_cli;

@@ -1,3 +1,4 @@
 //! The BTF format: kinds, records, images (spec/btf-and-dedup section 1).
 
 pub mod kind;
+pub mod read;

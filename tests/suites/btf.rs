@@ -1,0 +1,4 @@
+//! The reader of BTF images and the kernel's rules, on images built word by word and on real ones.
+
+mod image;
+mod read;
