@@ -93,7 +93,13 @@ impl Layout {
 
     fn parse(self, entry: &[u8], extended: &[u8], number: usize) -> Symbol {
         let (name, info, section, value, size) = if self.is_64 {
-            (self.u32(entry, 0), entry[4], self.u16(entry, 6), self.u64(entry, 8), self.u64(entry, 16))
+            (
+                self.u32(entry, 0),
+                entry[4],
+                self.u16(entry, 6),
+                self.u64(entry, 8),
+                self.u64(entry, 16),
+            )
         } else {
             let (value, size) = (self.u32(entry, 4).into(), self.u32(entry, 8).into());
             (self.u32(entry, 0), entry[12], self.u16(entry, 14), value, size)

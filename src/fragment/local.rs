@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use super::notes::Note;
 use super::packed::Layouts;
+use crate::btf::kind::{Info, Kind, kind_of};
 use crate::dwarf::die::{Block, DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
-use crate::btf::kind::{Info, Kind, kind_of};
 use crate::names::NameId;
 use crate::pool::{Namespace, Ref};
 

@@ -94,8 +94,9 @@ impl Deviations {
             .collect();
         let containers = containers_of(pool, &declared);
         let definitions = ambiguous.iter().flat_map(|entry| entry.1.iter().copied());
-        let mut wanted: Vec<ClassId> =
-            definitions.chain(containers.iter().flat_map(|entry| entry.1.iter().copied())).collect();
+        let mut wanted: Vec<ClassId> = definitions
+            .chain(containers.iter().flat_map(|entry| entry.1.iter().copied()))
+            .collect();
         wanted.sort_unstable();
         wanted.dedup();
         let places = occurrences_of(&wanted, fragments);
@@ -225,9 +226,8 @@ impl Deviations {
         let mut candidates: HashMap<ClassId, Vec<u32>> = HashMap::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let record = pool.record(block.class);
-            let is_completion = key_of(record).is_some_and(|key| {
-                self.completions.get(&key) == Some(&Place::Class(block.class))
-            });
+            let is_completion = key_of(record)
+                .is_some_and(|key| self.completions.get(&key) == Some(&Place::Class(block.class)));
             if is_definition(record) && is_completion {
                 candidates.entry(block.class).or_default().push(number as u32);
             }

@@ -173,9 +173,7 @@ impl<'a> Judge<'a, '_> {
         let is_ambiguous = is_ambiguous(symbols) && !last;
         match self.skip_reason(flags[0], is_inconsistent, is_ambiguous, symbols, canonical) {
             Some(reason) => decision.lines.push(skip_line(group, reason)),
-            None => {
-                decision.chosen = Some(self.choose(group.base, group.kfunc_flags, canonical))
-            }
+            None => decision.chosen = Some(self.choose(group.base, group.kfunc_flags, canonical)),
         }
         decision
     }
@@ -298,7 +296,8 @@ impl<'a> Judge<'a, '_> {
         flags: &[FunctionFlags],
     ) -> Option<Chosen<'a>> {
         states.iter().zip(flags).find_map(|(state, flags)| {
-            let own = symbols.iter()
+            let own = symbols
+                .iter()
                 .find(|symbol| self.is_at(state, symbol.address) && !symbol.suffix().is_empty());
             let symbol = own.filter(|_| state.address != 0)?;
             let is_trusted =

@@ -65,8 +65,11 @@ impl<'a> FunctionTable<'a> {
     /// Groups the function symbols of `symbols`; undefined ones take part.
     #[must_use]
     pub fn new(symbols: &'a SymbolTable) -> Self {
-        let mut table =
-            Self { groups: Vec::new(), symbols: Vec::new(), by_name: HashMap::with_capacity(1 << 16) };
+        let mut table = Self {
+            groups: Vec::new(),
+            symbols: Vec::new(),
+            by_name: HashMap::with_capacity(1 << 16),
+        };
         let mut found: Vec<(GroupId, FunctionSymbol<'a>)> = Vec::new();
         for symbol in symbols.symbols() {
             if symbol.kind != STT_FUNC {
@@ -142,8 +145,10 @@ impl<'a> FunctionTable<'a> {
     /// The given groups in byte order of their base names.
     #[must_use]
     pub fn sorted(&self, groups: Vec<GroupId>) -> Vec<GroupId> {
-        let mut keyed: Vec<(u64, GroupId)> =
-            groups.into_iter().map(|group| (prefix(self.groups[group as usize].base), group)).collect();
+        let mut keyed: Vec<(u64, GroupId)> = groups
+            .into_iter()
+            .map(|group| (prefix(self.groups[group as usize].base), group))
+            .collect();
         // Most names differ in their first eight bytes, which are at hand.
         keyed.par_sort_unstable_by(|one, two| {
             let names = || (self.groups[one.1 as usize].base, self.groups[two.1 as usize].base);
