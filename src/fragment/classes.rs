@@ -10,7 +10,7 @@ use crate::btf::kind::{Info, Kind, kind_of, map_refs};
 use crate::dwarf::die::{DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
 use crate::names::NameId;
-use crate::pool::{ClassId, Namespace, Pool, Ref};
+use crate::pool::{ClassId, Namespace, Pool, Ref, Target};
 
 /// A type that waits for the types it refers to.
 const WAITING: u32 = u32::MAX - 1;
@@ -52,6 +52,18 @@ impl Classes {
         self.classes.clear();
         self.classes.resize(local.types.len(), NO_CLASS);
         self.extra.clear();
+    }
+
+    /// Puts back into `local` what references were before interning: known for named types only.
+    pub fn give_back_nominal_refs(&mut self, local: &mut Local) {
+        std::mem::swap(&mut self.refs, &mut local.refs);
+        for (ty, reference) in local.types.iter().zip(&mut local.refs) {
+            let is_known = ty.shape == Shape::Void
+                || ty.kind.is_nominal() && matches!(Ref(*reference).target(), Target::Key(_));
+            if !is_known {
+                *reference = UNKNOWN;
+            }
+        }
     }
 
     /// The class of a type.

@@ -3,6 +3,7 @@
 //! `walk` reads the DIEs into `local`, `classes` interns the types, `functions` and `variables`
 //! judge the rest. A [`Decoder`] belongs to one thread and keeps its pool from unit to unit.
 
+mod aliases;
 mod classes;
 mod functions;
 mod local;
@@ -24,7 +25,11 @@ use crate::dwarf::template::{DieKind, Slot, Templates};
 use crate::dwarf::unit::UnitHeader;
 use crate::names::{NameCache, NameId};
 use crate::options::Options;
-use crate::pool::{ClassId, Pool, Ref};
+use crate::pool::{ClassId, Key, Pool, Ref};
+
+/// Rounds of telling definitions of one name apart. Each tells some apart for good, and real ones
+/// need one or two.
+const MAX_ROUNDS: u32 = 8;
 
 /// What is wrong or remarkable about a function, as one word of its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +105,8 @@ pub struct Fragment {
     pub types: Vec<ClassId>,
     /// DECL_TAG classes of its types, which come after all types.
     pub tags: Vec<ClassId>,
+    /// Names under which references find definitions whose own name the unit defines twice.
+    pub aliases: Vec<(Key, ClassId)>,
     /// The index type.
     pub index_type: IndexType,
     /// Its functions, in order of completion.
@@ -121,6 +128,7 @@ pub struct Decoder<'a> {
     pub notes: Notes,
     /// For each class, the last unit that has it, to list it once.
     seen: Vec<u32>,
+    duplicates: aliases::Duplicates,
     scratch: Scratch,
 }
 
@@ -177,6 +185,7 @@ impl<'a> Decoder<'a> {
             pool: Pool::new(),
             notes: Notes::default(),
             seen: Vec::new(),
+            duplicates: aliases::Duplicates::default(),
             scratch: Scratch::default(),
         }
     }
@@ -286,8 +295,7 @@ impl<'a> Decoder<'a> {
         }
         let local = &mut scratch.local;
         local.rank();
-        scratch.classes.intern(local, &mut self.pool, &mut self.notes, header.offset);
-        let mut fragment = self.list(unit, local, &scratch.classes);
+        let mut fragment = self.intern(unit, header.offset, local, &mut scratch.classes);
         let judging = functions::Judging {
             options: self.options,
             names: &dwarf.names,
@@ -380,15 +388,71 @@ impl<'a> Decoder<'a> {
         name.is_empty() || !name.starts_with(prefix)
     }
 
-    /// Lists the classes of the unit's types in id order, each once, and their tags.
-    fn list(&mut self, unit: u32, local: &local::Local, classes: &classes::Classes) -> Fragment {
+    /// Interns the types of the unit. If it defines a name twice, this is repeated with aliases;
+    /// again if types that only differ in what they lead to come apart by that.
+    fn intern(
+        &mut self,
+        unit: u32,
+        offset: u64,
+        local: &mut local::Local,
+        classes: &mut classes::Classes,
+    ) -> Fragment {
+        classes.intern(local, &mut self.pool, &mut self.notes, offset);
+        let (mut types, mut has_duplicates) = self.list_types(unit, local, classes);
+        let has_aliases = has_duplicates;
+        for round in 0..MAX_ROUNDS {
+            if !has_duplicates {
+                break;
+            }
+            classes.give_back_nominal_refs(local);
+            aliases::assign(unit, round, local, classes, &self.pool, &self.dwarf.names);
+            self.duplicates.forget(&types);
+            for class in &types {
+                self.seen[class.0 as usize] = u32::MAX;
+            }
+            classes.intern(local, &mut self.pool, &mut Notes::default(), offset);
+            (types, _) = self.list_types(unit, local, classes);
+            has_duplicates = aliases::has_ambiguous(local, classes, &self.pool);
+        }
+        let aliases = if has_aliases {
+            aliases::list(local, classes, &self.pool, &self.dwarf.names)
+        } else {
+            Vec::new()
+        };
+        let index_type = match local.first_int {
+            Some(int) => classes.class(int).map_or(IndexType::None, IndexType::Int),
+            None if local.has_array => IndexType::Missing,
+            None => IndexType::None,
+        };
+        Fragment {
+            unit,
+            types,
+            tags: self.list_tags(local, classes),
+            aliases,
+            index_type,
+            functions: Vec::new(),
+            variables: Vec::new(),
+        }
+    }
+
+    /// Lists the classes of the unit's types in id order, each once; and whether some name is
+    /// defined twice.
+    fn list_types(
+        &mut self,
+        unit: u32,
+        local: &local::Local,
+        classes: &classes::Classes,
+    ) -> (Vec<ClassId>, bool) {
         let mut types = Vec::with_capacity(local.order.len());
         self.seen.resize(self.pool.len(), u32::MAX);
+        self.duplicates.update(&self.pool);
+        let mut has_duplicates = false;
         let mut add = |class: ClassId| {
             let seen = &mut self.seen[class.0 as usize];
             if *seen != unit {
                 *seen = unit;
                 types.push(class);
+                has_duplicates |= self.duplicates.is_second(unit, class);
             }
         };
         if classes.has_extra() {
@@ -403,13 +467,7 @@ impl<'a> Decoder<'a> {
             local.order.iter().filter_map(|&index| classes.class(index)).for_each(&mut add);
         }
         types.shrink_to_fit();
-        let index_type = match local.first_int {
-            Some(int) => classes.class(int).map_or(IndexType::None, IndexType::Int),
-            None if local.has_array => IndexType::Missing,
-            None => IndexType::None,
-        };
-        let tags = self.list_tags(local, classes);
-        Fragment { unit, types, tags, index_type, functions: Vec::new(), variables: Vec::new() }
+        (types, has_duplicates)
     }
 
     /// DECL_TAGs in ascending order of their targets, those of one target as they stand (2.8.5).

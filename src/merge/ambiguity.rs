@@ -85,6 +85,7 @@ impl Deviations {
         };
         let ambiguous = names.ambiguous();
         if ambiguous.is_empty() {
+            found.complete_aliases(fragments);
             return found;
         }
         let declared: Vec<Key> = ambiguous
@@ -119,7 +120,18 @@ impl Deviations {
             found.completions.extend(definition.map(|class| (key, Place::Class(class))));
         }
         found.complete_with_blocks(pool, fragments);
+        found.complete_aliases(fragments);
         found
+    }
+
+    /// An alias means one definition of one unit.
+    fn complete_aliases(&mut self, fragments: &[Fragment]) {
+        for fragment in fragments {
+            for &(alias, class) in &fragment.aliases {
+                let place = self.place(fragment.unit, class);
+                self.completions.insert(alias, place);
+            }
+        }
     }
 
     /// Where `class` stands in `unit`.
@@ -525,7 +537,8 @@ impl Nodes {
                 }
                 _ => None,
             };
-            if let Some(key) = key {
+            let aliases = fragment.aliases.iter().filter(|alias| alias.1 == class);
+            for key in key.into_iter().chain(aliases.map(|alias| alias.0)) {
                 self.definitions.insert((fragment.unit, key), node);
                 waiting.extend_from_slice(users.of_key(key));
             }

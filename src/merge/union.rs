@@ -77,6 +77,7 @@ fn translate(fragment: &mut Fragment, translation: &[ClassId]) {
     let new = |class: &mut ClassId| *class = translation[class.0 as usize];
     fragment.types.iter_mut().for_each(new);
     fragment.tags.iter_mut().for_each(new);
+    fragment.aliases.iter_mut().for_each(|alias| new(&mut alias.1));
     fragment.functions.iter_mut().for_each(|function| new(&mut function.class));
     for variable in &mut fragment.variables {
         variable.ty = translate_ref(variable.ty, translation);
@@ -88,7 +89,7 @@ fn translate(fragment: &mut Fragment, translation: &[ClassId]) {
 
 /// Whether a record is a definition of a name, not a mere mention: a struct, union or an enum
 /// with values (spec/btf-and-dedup section 2.6).
-pub(super) fn is_definition(record: &[u32]) -> bool {
+pub(crate) fn is_definition(record: &[u32]) -> bool {
     match kind_of(record) {
         Kind::Struct | Kind::Union => record[0] != 0,
         Kind::Enum | Kind::Enum64 => record[0] != 0 && record.len() > 3,
