@@ -11,6 +11,8 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gimli::{DwAt, DwAte, DwForm, DwTag, constants as dw};
 
@@ -287,6 +289,16 @@ impl Writer {
         self.info[..4].copy_from_slice(&length.to_le_bytes());
         (self.table, self.info)
     }
+}
+
+/// Compiles `tests/data/rich.c`, which has one of everything; `None` if the compiler is missing.
+pub fn compiled(output: &Path, compiler: &str, flags: &str) -> Option<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/rich.c");
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-w"]).args(flags.split_whitespace()).arg("-o").arg(output).arg(source);
+    let found = command.output().ok()?;
+    assert!(found.status.success(), "{command:?}: {}", String::from_utf8_lossy(&found.stderr));
+    Some(output.to_owned())
 }
 
 /// Appends an unsigned LEB128 number.

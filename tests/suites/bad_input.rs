@@ -2,6 +2,8 @@
 //! alone, or a result the kernel takes and one line about what was left out (DESIGN.md section 6).
 //! Never a panic, a hang, unbounded memory, a partial output or a false 0.
 
+mod flips;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -698,4 +700,25 @@ fn forms_in_the_die_are_read_where_they_count() {
     let written = fs::read(folder.path("out.btf")).unwrap();
     assert!(written.windows(4).any(|bytes| bytes == b"ten\0"));
     assert!(written.windows(4).any(|bytes| bytes == 10_u32.to_le_bytes()));
+}
+
+#[test]
+fn a_variable_before_a_section_without_end() {
+    let mut unit = sound_unit();
+    let int = unit.int();
+    let location = [&[9, 3][..], &0x500_u64.to_le_bytes()].concat();
+    let variable = die(dw::DW_TAG_variable).name("early").refers(int);
+    let external = variable.raw(dw::DW_AT_external, dw::DW_FORM_flag_present, &[]);
+    unit.add(external.raw(dw::DW_AT_location, dw::DW_FORM_exprloc, &location));
+    let mut endless = Section { name: ".data..percpu", kind: 8, ..Section::debug() };
+    (endless.flags, endless.address) = (3, 0x1000_0000);
+    unit.section(endless);
+    let mut file = unit.elf();
+    let headers = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+    file[headers + 7 * 64 + 32..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    for features in ["default", "all"] {
+        let line = format!("encode input -o out.btf --features={features}");
+        let said = Folder::of(&file).run(&line);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
 }

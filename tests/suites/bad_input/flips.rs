@@ -1,0 +1,196 @@
+//! Random bytes of what compilers write are changed: no panic, no hang, no memory without bound,
+//! and what is written can be read. The seed is fixed; a failure names its number. With
+//! `BTFCACHE_TEST_FLIPS=FACTOR` there are so many times more.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use btfcache::elf::{ElfFile, Section};
+use btfcache::options::{Feature, Features, Options};
+use btfcache::pipeline;
+use btfcache::timing::Timing;
+
+use super::Folder;
+use crate::dwarf_builder::compiled;
+use crate::harness::skip;
+
+/// A damaged file of 30 KB may take this long on a slow, busy machine.
+const TOO_LONG: Duration = Duration::from_secs(10);
+/// All runs together may add this much to the memory of the process.
+const TOO_MUCH: u64 = 1 << 30;
+
+/// What is compiled: name, compiler, flags.
+const OBJECTS: [(&str, &str, &str); 4] = [
+    ("gcc.o", "gcc", "-gdwarf-5 -c"),
+    ("gcc.so", "gcc", "-gdwarf-4 -gstrict-dwarf -shared -nostdlib -fPIC"),
+    ("gcc2.o", "gcc", "-gdwarf-2 -gstrict-dwarf -c"),
+    ("clang.o", "clang", "-gdwarf-5 -c"),
+];
+
+#[test]
+fn in_debug_sections() {
+    let is_wanted = |section: &Section| {
+        let name = section.name.strip_prefix(b".rela").unwrap_or(&section.name);
+        name.starts_with(b".debug_") && !name.ends_with(b"line") && !name.ends_with(b"frame")
+    };
+    flip("flips::in_debug_sections", 2000, |_| Vec::new(), is_wanted);
+}
+
+#[test]
+fn in_headers_and_symbols() {
+    let is_wanted = |section: &Section| {
+        [&b".symtab"[..], b".strtab", b".shstrtab", b".rela.debug_info"].contains(&&section.name[..])
+    };
+    let headers = |bytes: &[u8]| {
+        let start = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+        vec![0..64, start..bytes.len(), start..bytes.len()]
+    };
+    flip("flips::in_headers_and_symbols", 1000, headers, is_wanted);
+}
+
+fn flip(
+    test: &str,
+    count: usize,
+    headers: impl Fn(&[u8]) -> Vec<Range<usize>>,
+    is_wanted: impl Fn(&Section) -> bool,
+) {
+    let folder = Folder::new();
+    let mut targets = Vec::new();
+    for (name, compiler, flags) in OBJECTS {
+        let Some(path) = compiled(&folder.path(name), compiler, flags) else {
+            skip(test, &format!("no {compiler}"));
+            continue;
+        };
+        let bytes = fs::read(&path).unwrap();
+        let elf = ElfFile::open(&path).unwrap();
+        let sections = elf.sections().iter().filter(|section| is_wanted(section));
+        let range = |section: &Section| {
+            let start = section.offset as usize;
+            start..start + section.size as usize
+        };
+        let mut ranges = headers(&bytes);
+        ranges.extend(sections.map(range).filter(|range| !range.is_empty()));
+        targets.push((bytes, ranges));
+    }
+    if targets.is_empty() {
+        return;
+    }
+    let factor = std::env::var("BTFCACHE_TEST_FLIPS").map_or(1, |factor| factor.parse().unwrap());
+    let count = count * factor;
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let before = peak_memory();
+    let watchdog = Watchdog::start();
+    let mut written = 0;
+    for number in 0..count {
+        let (bytes, ranges) = &targets[number % targets.len()];
+        let damaged = random.damaged(bytes, ranges);
+        fs::write(folder.path("input"), &damaged).unwrap();
+        watchdog.expect(format!("{test}: number {number}"));
+        let options = options(number);
+        if let Some(btf) = pool.install(|| encode(&folder.path("input"), &options)) {
+            check(&btf, &format!("{test}: number {number}"));
+            written += usize::from(!btf.is_empty());
+        }
+        if number % (count / 50) == 0 {
+            through_the_program(&folder, number);
+        }
+    }
+    assert!(written > count / 20, "only {written} of {count} were encoded at all");
+    let grown = peak_memory().saturating_sub(before);
+    assert!(grown < TOO_MUCH, "{grown} bytes of memory");
+}
+
+fn options(number: usize) -> Options {
+    let features = if number % 2 == 0 { Features::DEFAULT } else { Features::of(&Feature::ALL) };
+    Options { features, compat_pahole: number % 3 == 0, ..Options::default() }
+}
+
+fn encode(input: &Path, options: &Options) -> Option<Vec<u8>> {
+    pipeline::encode(input, options, &Timing::default()).ok().map(|encoded| encoded.btf)
+}
+
+fn check(btf: &[u8], _what: &str) {
+    assert!(btf.is_empty() || btf.starts_with(&[0x9f, 0xeb, 1]) || btf.starts_with(&[0xeb, 0x9f, 1]));
+}
+
+/// The same file through the program: an exit code that means something, and all or nothing.
+fn through_the_program(folder: &Folder, number: usize) {
+    fs::write(folder.path("out.btf"), super::OLD).unwrap();
+    let said = folder.run("encode input -o out.btf");
+    let written = fs::read(folder.path("out.btf")).unwrap();
+    match said.code {
+        Some(0) if written == super::OLD => assert!(said.stderr.contains("nothing to encode")),
+        Some(0) => check(&written, &format!("number {number}")),
+        Some(2) => assert_eq!(written, super::OLD),
+        code => panic!("number {number}: exit code {code:?}\n{}", said.stderr),
+    }
+}
+
+/// Ends the process if an expected end does not come in time.
+struct Watchdog(Sender<String>);
+
+impl Watchdog {
+    fn start() -> Self {
+        let (sender, beats) = channel::<String>();
+        std::thread::spawn(move || {
+            let mut last = String::new();
+            loop {
+                match beats.recv_timeout(TOO_LONG) {
+                    Ok(next) => last = next,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        skip(&last, "it takes too long: the tests are stopped");
+                        std::process::abort();
+                    }
+                }
+            }
+        });
+        Self(sender)
+    }
+
+    fn expect(&self, what: String) {
+        self.0.send(what).unwrap();
+    }
+}
+
+/// The largest resident size that this process has had, in bytes.
+fn peak_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 16) as usize % end
+    }
+
+    /// A copy with one to eight bytes of one of `ranges` changed, some to values that matter.
+    fn damaged(&mut self, bytes: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
+        let mut damaged = bytes.to_vec();
+        let range = ranges[self.below(ranges.len())].clone();
+        for _ in 0..1 + self.below(8) {
+            let place = range.start + self.below(range.len());
+            damaged[place] = match self.below(4) {
+                0 => [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
+                1 => damaged[place] ^ (1 << self.below(8)),
+                _ => self.next() as u8,
+            };
+        }
+        damaged
+    }
+}
