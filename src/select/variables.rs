@@ -121,7 +121,8 @@ impl Candidates {
     /// The wanted section that `address` lies in. The first section that has the address counts,
     /// wanted or not (5.3 rule 5).
     fn find(&self, address: u64) -> Option<&Candidate> {
-        let has = |section: &&Candidate| address.wrapping_sub(section.start) < section.size;
+        let distance = |section: &Candidate| address.checked_sub(section.start);
+        let has = |section: &&Candidate| distance(section).is_some_and(|far| far < section.size);
         self.sections.iter().find(has).filter(|section| section.is_wanted)
     }
 
