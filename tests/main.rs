@@ -7,6 +7,7 @@ mod suites {
     mod bad_input;
     mod btf;
     mod cli;
+    mod dwarf;
     mod embed;
     mod pahole_cli;
 }
