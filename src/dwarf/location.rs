@@ -371,7 +371,7 @@ impl Locations {
                 Ok(None) => return Ok(true),
                 Err(_) => return Ok(false),
                 Ok(Some(entry)) => {
-                    let Some(Expression(expression)) = expression_of(entry) else {
+                    let Some(Expression(expression)) = expression_of(&entry) else {
                         self.pay(ENTRY_SIZE, sections)?;
                         continue;
                     };
@@ -422,9 +422,9 @@ impl Locations {
 }
 
 fn expression_of<'a>(
-    entry: RawLocListEntry<EndianSlice<'a, RunTimeEndian>>,
+    entry: &RawLocListEntry<EndianSlice<'a, RunTimeEndian>>,
 ) -> Option<Expression<EndianSlice<'a, RunTimeEndian>>> {
-    match entry {
+    match *entry {
         RawLocListEntry::AddressOrOffsetPair { data, .. }
         | RawLocListEntry::StartxEndx { data, .. }
         | RawLocListEntry::StartxLength { data, .. }

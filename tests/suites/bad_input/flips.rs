@@ -97,7 +97,7 @@ fn flip(
             check(&btf, &format!("{test}: number {number}"));
             written += usize::from(!btf.is_empty());
         }
-        if number % (count / 50) == 0 {
+        if number.is_multiple_of(count / 50) {
             through_the_program(&folder, number);
         }
     }
@@ -107,8 +107,9 @@ fn flip(
 }
 
 fn options(number: usize) -> Options {
-    let features = if number % 2 == 0 { Features::DEFAULT } else { Features::of(&Feature::ALL) };
-    Options { features, compat_pahole: number % 3 == 0, ..Options::default() }
+    let features =
+        if number.is_multiple_of(2) { Features::DEFAULT } else { Features::of(&Feature::ALL) };
+    Options { features, compat_pahole: number.is_multiple_of(3), ..Options::default() }
 }
 
 fn encode(input: &Path, options: &Options) -> Option<Vec<u8>> {
