@@ -4,6 +4,8 @@
 //! identity and costs nothing ("direct"). That is checked, not assumed: [`Names::new`] looks for a
 //! duplicate. In relocatable files strings repeat per unit, and each is looked up by its bytes.
 //! Strings of up to three bytes, which gcc puts into `.debug_info` itself, are their own identity.
+//! Other compilers put them into `.debug_str` (where the linker may make them the tail of another
+//! string), so that in their units the length must be looked at: see [`Names::at_offset`].
 //!
 //! Ids differ from run to run. Nothing may be ordered by them; see [`Names::bytes`].
 
@@ -53,18 +55,8 @@ pub struct Names {
 struct Direct {
     /// Offset of the empty string, if there is one.
     empty: u32,
-    /// Strings of one to three bytes that are in `.debug_str` after all, as (packed, offset),
-    /// sorted: an inline string of these bytes must get the same id.
-    short: Vec<(u32, u32)>,
     /// (low half of the hash, offset) of every string, for names that are spelt out elsewhere.
     table: HashTable<(u32, u32)>,
-}
-
-impl Direct {
-    fn short_id(&self, packed: u32) -> NameId {
-        let found = self.short.binary_search_by_key(&packed, |entry| entry.0);
-        found.map_or(NameId(SHORT + packed), |index| NameId(self.short[index].1 + 1))
-    }
 }
 
 #[derive(Debug)]
@@ -93,16 +85,30 @@ impl Names {
         names
     }
 
-    /// The id of the string at `offset` of `.debug_str`; none if that is outside.
+    /// The id of the string at `offset` of `.debug_str`; none if that is outside. `is_long` says
+    /// that whoever wrote the reference never does so for a string of up to three bytes.
     #[inline]
-    pub fn at_offset(&self, offset: u64, cache: &mut NameCache) -> NameId {
+    pub fn at_offset(&self, offset: u64, is_long: bool, cache: &mut NameCache) -> NameId {
         match &self.direct {
             Some(direct) if offset < self.strings.len() as u64 => {
                 let offset = offset as u32;
+                if !is_long {
+                    return self.at_any_offset(offset);
+                }
                 if offset == direct.empty { NameId::NONE } else { NameId(offset + 1) }
             }
             Some(_) => NameId::NONE,
             None => cache.get(offset, || self.look_up_offset(offset)),
+        }
+    }
+
+    fn at_any_offset(&self, offset: u32) -> NameId {
+        let start = &self.strings[offset as usize..];
+        let length = start.iter().take(4).position(|&byte| byte == 0).unwrap_or(start.len().min(4));
+        match pack(&start[..length]) {
+            Some(0) => NameId::NONE,
+            Some(packed) => NameId(SHORT + packed),
+            None => NameId(offset + 1),
         }
     }
 
@@ -113,7 +119,7 @@ impl Names {
         }
         match pack(bytes) {
             Some(0) => NameId::NONE,
-            Some(packed) => self.short_id(packed),
+            Some(packed) => NameId(SHORT + packed),
             None => self.in_section(bytes).unwrap_or_else(|| self.intern(bytes, None)),
         }
     }
@@ -125,7 +131,7 @@ impl Names {
             let bytes = packed.to_le_bytes();
             return self.inline(until_nul(&bytes));
         }
-        if packed == 0 { NameId::NONE } else { self.short_id(packed) }
+        if packed == 0 { NameId::NONE } else { NameId(SHORT + packed) }
     }
 
     /// The bytes of a name. `buffer` holds them if they are nowhere else.
@@ -151,14 +157,6 @@ impl Names {
     #[must_use]
     pub fn to_vec(&self, name: NameId) -> Vec<u8> {
         self.bytes(name, &mut [0; 4]).to_vec()
-    }
-
-    #[inline]
-    fn short_id(&self, packed: u32) -> NameId {
-        match &self.direct {
-            Some(direct) if !direct.short.is_empty() => direct.short_id(packed),
-            _ => NameId(SHORT + packed),
-        }
     }
 
     fn in_section(&self, bytes: &[u8]) -> Option<NameId> {
@@ -222,7 +220,6 @@ impl Names {
     /// Returns what direct use needs, or `None` if some string occurs twice.
     fn find_direct(&self) -> Option<Direct> {
         let mut empty = u32::MAX;
-        let mut short = Vec::new();
         let mut table = HashTable::with_capacity(self.strings.len() / 20);
         let mut start = 0;
         while start < self.strings.len() {
@@ -236,15 +233,12 @@ impl Names {
             table.insert_unique(hash, (tag, offset), |entry: &(u32, u32)| {
                 self.hasher.hash_one(until_nul(&self.strings[entry.1 as usize..]))
             });
-            match pack(bytes) {
-                Some(0) => empty = offset,
-                Some(packed) => short.push((packed, offset)),
-                None => {}
+            if bytes.is_empty() {
+                empty = offset;
             }
             start += bytes.len() + 1;
         }
-        short.sort_unstable();
-        Some(Direct { empty, short, table })
+        Some(Direct { empty, table })
     }
 }
 
@@ -302,18 +296,27 @@ mod tests {
         for strings in [&b"task_struct\0pid\0\0"[..], b"task_struct\0pid\0task_struct\0pid\0\0"] {
             let names = Names::new(strings.to_vec(), true, None);
             let mut cache = NameCache::default();
-            let long = names.at_offset(0, &mut cache);
-            let short = names.at_offset(12, &mut cache);
+            let long = names.at_offset(0, false, &mut cache);
+            let short = names.at_offset(12, false, &mut cache);
             assert_eq!(short, names.inline(b"pid"));
             assert_eq!(text(&names, long), "task_struct");
             assert_eq!(text(&names, short), "pid");
             assert_eq!(names.inline(b"other_name"), names.inline(b"other_name"));
             assert_eq!(text(&names, names.inline(b"other_name")), "other_name");
             let end = names.strings.len() as u64;
-            assert_eq!(names.at_offset(end - 1, &mut cache), NameId::NONE);
-            assert_eq!(names.at_offset(end, &mut cache), NameId::NONE);
+            assert_eq!(names.at_offset(end - 1, false, &mut cache), NameId::NONE);
+            assert_eq!(names.at_offset(end, false, &mut cache), NameId::NONE);
             assert_eq!(names.inline(b""), NameId::NONE);
         }
+    }
+
+    #[test]
+    fn the_tail_of_a_string_is_the_same_short_name() {
+        let names = Names::new(b"unsigned int\0".to_vec(), true, None);
+        let mut cache = NameCache::default();
+        assert!(names.direct.is_some());
+        assert_eq!(names.at_offset(9, false, &mut cache), names.inline(b"int"));
+        assert_eq!(names.at_offset(12, false, &mut cache), NameId::NONE);
     }
 
     #[test]
@@ -321,7 +324,7 @@ mod tests {
         let names = Names::new(b"abcd\0abcd\0".to_vec(), true, None);
         let mut cache = NameCache::default();
         assert!(names.direct.is_none());
-        assert_eq!(names.at_offset(0, &mut cache), names.at_offset(5, &mut cache));
+        assert_eq!(names.at_offset(0, false, &mut cache), names.at_offset(5, false, &mut cache));
     }
 
     #[test]
@@ -329,8 +332,8 @@ mod tests {
         let names =
             Names::new(b"__kabi_reserved1\0__kabi_reserved2\0".to_vec(), true, Some(b"__kabi"));
         let mut cache = NameCache::default();
-        let first = names.at_offset(0, &mut cache);
-        assert_eq!(first, names.at_offset(17, &mut cache));
+        let first = names.at_offset(0, false, &mut cache);
+        assert_eq!(first, names.at_offset(17, false, &mut cache));
         assert_eq!(text(&names, first), "__kabi");
     }
 }

@@ -9,5 +9,6 @@ mod suites {
     mod cli;
     mod dwarf;
     mod embed;
+    mod encode;
     mod pahole_cli;
 }

@@ -2,3 +2,4 @@
 
 pub mod kind;
 pub mod read;
+pub mod verify;

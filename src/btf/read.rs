@@ -333,6 +333,31 @@ impl<'base> Btf<'base> {
         self.get(id).map_or(b"", |record| self.name(record[0]))
     }
 
+    /// Size of a pointer, if an INT that is some spelling of `long` tells (rule E5).
+    #[must_use]
+    pub fn pointer_size(&self) -> Option<u32> {
+        let own = self.records().find(|(_, record)| self.is_long(record));
+        let size = own.map(|(_, record)| record[2]);
+        self.base.and_then(Btf::pointer_size).or(size)
+    }
+
+    /// Whether the record is an INT of 4 or 8 bytes whose name is `long` with or without
+    /// `unsigned` and `int`, in any order.
+    fn is_long(&self, record: &[u32]) -> bool {
+        if Info(record[1]).kind() != Some(Kind::Int) || !matches!(record[2], 4 | 8) {
+            return false;
+        }
+        let (mut longs, mut has_others) = (0, false);
+        for word in self.name(record[0]).split(|&byte| byte == b' ') {
+            match word {
+                b"long" => longs += 1,
+                b"unsigned" | b"int" => {}
+                _ => has_others = true,
+            }
+        }
+        longs == 1 && !has_others
+    }
+
     /// Its own strings, each with its NUL.
     #[must_use]
     pub fn strings(&self) -> &[u8] {

@@ -126,6 +126,8 @@ pub struct DieReader<'a, const BIG: bool> {
     names: &'a mut NameCache,
     /// `DW_AT_str_offsets_base` of the unit: set once the root has been read.
     pub string_offsets_base: u64,
+    /// Whether no name of up to three bytes is in `.debug_str`, as in gcc's units.
+    pub has_long_names: bool,
     /// Offset of the DIE that is being read, for messages.
     pub current: u32,
 }
@@ -143,7 +145,16 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         let cursor = Cursor::new(bytes, unit.first_die as usize);
         // Without the attribute, DWARF 5 units start after the section's header.
         let string_offsets_base = if unit.encoding.offset_size == 8 { 16 } else { 8 };
-        Self { cursor, dwarf, unit, templates, names, string_offsets_base, current: 0 }
+        Self {
+            cursor,
+            dwarf,
+            unit,
+            templates,
+            names,
+            string_offsets_base,
+            has_long_names: false,
+            current: 0,
+        }
     }
 
     /// Reads the next abbreviation code; `None` at the end of a list of children.
@@ -192,7 +203,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             SimpleName::Strp => {
                 self.cursor.skip(u64::from(simple.before_name))?;
                 let offset = u64::from(self.cursor.u32()?);
-                self.dwarf.names.at_offset(offset, self.names)
+                self.dwarf.names.at_offset(offset, self.has_long_names, self.names)
             }
             SimpleName::String => {
                 self.cursor.skip(u64::from(simple.before_name))?;
@@ -262,7 +273,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         Ok(match op {
             Op::Strp(4) => {
                 let offset = u64::from(self.cursor.u32()?);
-                u64::from(self.dwarf.names.at_offset(offset, self.names).0)
+                u64::from(self.dwarf.names.at_offset(offset, self.has_long_names, self.names).0)
             }
             Op::LocalReference(4) => u64::from(self.cursor.u32()?),
             Op::Unsigned(width) => self.cursor.unsigned(width)?,
@@ -297,7 +308,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         Ok(match op {
             Op::Strp(width) => {
                 let offset = self.cursor.unsigned(width)?;
-                u64::from(self.dwarf.names.at_offset(offset, self.names).0)
+                u64::from(self.dwarf.names.at_offset(offset, self.has_long_names, self.names).0)
             }
             Op::LineStrp(width) => {
                 let offset = self.cursor.unsigned(width)?;
@@ -426,6 +437,8 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         };
         let mut cursor = Cursor::<BIG>::new(&self.dwarf.string_offsets, place);
         let offset = cursor.unsigned(width);
-        offset.map_or(NameId::NONE, |offset| self.dwarf.names.at_offset(offset, self.names))
+        offset.map_or(NameId::NONE, |offset| {
+            self.dwarf.names.at_offset(offset, self.has_long_names, self.names)
+        })
     }
 }

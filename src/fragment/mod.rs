@@ -162,6 +162,7 @@ struct Root {
     language: u16,
     name: NameId,
     is_clang: bool,
+    is_gcc: bool,
     string_offsets_base: Option<u64>,
     addresses_base: u64,
     loclists_base: u64,
@@ -252,6 +253,8 @@ impl<'a> Decoder<'a> {
         if let Some(base) = root.string_offsets_base {
             reader.string_offsets_base = base;
         }
+        // gcc writes strings of up to three bytes in place (AT_string_form in its dwarf2out.c).
+        reader.has_long_names = root.is_gcc;
         if root.is_skeleton {
             self.notes.add(Note::SkeletonUnit, header.offset);
         }
@@ -267,6 +270,7 @@ impl<'a> Decoder<'a> {
         };
         let context = walk::Context {
             options: self.options,
+            names: &dwarf.names,
             unit_offset: header.offset,
             is_rust: root.language == gimli::DW_LANG_Rust.0,
             addresses,
@@ -369,6 +373,7 @@ impl<'a> Decoder<'a> {
             is_skeleton: template.tag == gimli::DW_TAG_skeleton_unit,
             language: values.number(Slot::Language) as u16,
             name: values.name(),
+            is_gcc: producer.starts_with(b"GNU C") || producer.starts_with(b"GNU GIMPLE"),
             is_clang: memchr::memmem::find(producer, b"clang").is_some(),
             string_offsets_base: values.get(Slot::StrOffsetsBase),
             addresses_base: values.number(Slot::AddrBase),

@@ -22,6 +22,7 @@ const MAX_DEPTH: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub options: &'a crate::options::Options,
+    pub names: &'a crate::names::Names,
     /// Offset of the unit in `.debug_info`, for messages.
     pub unit_offset: u64,
     /// Members are not in order of offset (2.4.10).
@@ -354,7 +355,12 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
 
     /// The text of the annotation in `values`, if it has this name and the feature is on.
     pub fn annotation(&self, name: NameId, feature: Feature) -> Option<NameId> {
-        let wanted = self.context.options.features.has(feature) && self.values.name() == name;
+        // By bytes: a linker may have made this name the tail of another string.
+        let is_named = || {
+            let names = self.context.names;
+            names.bytes(self.values.name(), &mut [0; 4]) == names.bytes(name, &mut [0; 4])
+        };
+        let wanted = self.context.options.features.has(feature) && is_named();
         let value = NameId(self.values.number(Slot::ConstString) as u32);
         (wanted && !value.is_none()).then_some(value)
     }
