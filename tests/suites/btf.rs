@@ -2,3 +2,4 @@
 
 mod image;
 mod read;
+mod verify;

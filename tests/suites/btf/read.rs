@@ -2,6 +2,7 @@
 
 use btfcache::btf::kind::{Info, Kind};
 use btfcache::btf::read::{Btf, Fault, Section};
+use btfcache::btf::verify::verify;
 
 use super::image::{Image, SIGNED_32};
 
@@ -252,7 +253,9 @@ fn walk(bytes: &[u8]) {
             });
         }
     }
+    let _ = verify(&btf);
     if let Ok(split) = Btf::parse(bytes, Some(&btf)) {
         assert_eq!(split.first_id(), btf.end_id());
+        let _ = (verify(&split), split.first_misfit());
     }
 }
