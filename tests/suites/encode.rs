@@ -106,8 +106,7 @@ fn every_dwarf_version_and_compression_gives_the_same_types() {
     };
     let expected = counts(&encode(&plain, &[]));
     for flags in [
-        &["-gdwarf-2"][..],
-        &["-gdwarf-3"],
+        &["-gdwarf-3"][..],
         &["-gdwarf-4"],
         &["-gdwarf-5", "-gz=zlib"],
         &["-gdwarf-5", "-gdwarf64"],
