@@ -69,7 +69,7 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
     for part in &parts {
         part.names.iter().for_each(|&name| strings.add(name));
     }
-    let place = |part: &mut Part| part.to_bytes(&strings.offsets, format.big_endian);
+    let place = |part: &mut Part| part.take_bytes(&strings.offsets, format.big_endian);
     let types: Vec<Vec<u8>> = parts.par_iter_mut().map(place).collect();
     let strings = strings.bytes;
     ensure!(strings.len() <= MAX_STRING, "{} bytes of names: too many", strings.len());
@@ -96,7 +96,8 @@ impl Part {
         Self { records, names }
     }
 
-    fn to_bytes(&mut self, offsets: &HashMap<u32, u32>, big_endian: bool) -> Vec<u8> {
+    /// The records as bytes, with the names' offsets.
+    fn take_bytes(&mut self, offsets: &HashMap<u32, u32>, big_endian: bool) -> Vec<u8> {
         for_each_name(&mut self.records, |name| if name == 0 { 0 } else { offsets[&name] });
         let mut bytes = Vec::new();
         append_words(&mut bytes, &self.records, big_endian);

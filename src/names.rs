@@ -162,11 +162,11 @@ impl Names {
     fn in_section(&self, bytes: &[u8]) -> Option<NameId> {
         let direct = self.direct.as_ref()?;
         let hash = self.hasher.hash_one(bytes);
-        let same = |entry: &(u32, u32)| self.is_string_at(entry, hash as u32, bytes);
+        let same = |entry: &(u32, u32)| self.is_string_at(*entry, hash as u32, bytes);
         direct.table.find(hash, same).map(|entry| NameId(entry.1 + 1))
     }
 
-    fn is_string_at(&self, entry: &(u32, u32), tag: u32, bytes: &[u8]) -> bool {
+    fn is_string_at(&self, entry: (u32, u32), tag: u32, bytes: &[u8]) -> bool {
         entry.0 == tag && until_nul(&self.strings[entry.1 as usize..]) == bytes
     }
 
@@ -227,7 +227,7 @@ impl Names {
             let offset = start as u32;
             let hash = self.hasher.hash_one(bytes);
             let tag = hash as u32;
-            if table.find(hash, |entry| self.is_string_at(entry, tag, bytes)).is_some() {
+            if table.find(hash, |entry| self.is_string_at(*entry, tag, bytes)).is_some() {
                 return None;
             }
             table.insert_unique(hash, (tag, offset), |entry: &(u32, u32)| {

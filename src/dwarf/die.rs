@@ -159,7 +159,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
 
     /// Reads the next abbreviation code; `None` at the end of a list of children.
     #[inline(always)]
-    pub fn next(&mut self) -> Result<Option<&'a Template>, DieError> {
+    pub fn next_die(&mut self) -> Result<Option<&'a Template>, DieError> {
         self.current = self.cursor.position as u32;
         let code = self.cursor.uleb()?;
         if code == 0 {
@@ -251,7 +251,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
     pub fn skip_children(&mut self) -> Result<(), DieError> {
         let mut depth = 1_u32;
         while depth > 0 {
-            match self.next()? {
+            match self.next_die()? {
                 None => depth -= 1,
                 Some(template) => {
                     self.skip(template)?;

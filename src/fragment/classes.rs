@@ -257,7 +257,8 @@ impl Classes {
 
     /// Breaks the cycle that `index` closes: at a typedef in it by name, else with void.
     fn cut(&mut self, index: TypeIndex, local: &Local, notes: &mut Notes, at: u64) -> Ref {
-        let Some((typedef, name)) = self.cycle_of(index).and_then(|cycle| typedef_in(cycle, local))
+        let Some((typedef, name)) =
+            self.cycle_of(index).and_then(|cycle| typedef_in(&cycle, local))
         else {
             notes.add(Note::EndlessCycle, at);
             return Ref::VOID;
@@ -418,7 +419,7 @@ fn dangling(offset: DieRef, notes: &mut Notes, at: u64) -> Ref {
 /// was entered. A cycle that neither a prototype nor a pointer to a struct is part of has no meaning,
 /// and the kernel refuses it.
 fn typedef_in(
-    cycle: impl Iterator<Item = TypeIndex> + Clone,
+    cycle: &(impl Iterator<Item = TypeIndex> + Clone),
     local: &Local,
 ) -> Option<(TypeIndex, NameId)> {
     let has = |is_kind: fn(DieKind) -> bool| {

@@ -92,7 +92,7 @@ impl Functions {
                 ParameterLocation::Index(index) => Source::Index(index, judging.loclists_base),
             };
             facts.has_location = true;
-            facts.size = self.parameter_size(local, parameter.ty, parameter.origin, judging);
+            facts.size = parameter_size(local, parameter.ty, parameter.origin, judging);
             facts.in_memory = judging.passing.in_memory(facts.size);
             facts.arrival = self.locations.arrival(
                 source,
@@ -109,21 +109,6 @@ impl Functions {
         }
         self.locations.settle(judging.lists)?;
         Ok(())
-    }
-
-    /// Size of a parameter's type (4.3.2): that of its origin if it has one.
-    fn parameter_size(
-        &self,
-        local: &Local,
-        ty: DieRef,
-        origin: DieRef,
-        judging: &Judging<'_>,
-    ) -> u32 {
-        let ty = match origin {
-            0 => ty,
-            origin => local.parameter_at(origin).map_or(0, |index| local.parameters[index].ty),
-        };
-        type_size(local, ty, judging.passing.address_size)
     }
 
     /// Completes the parameters of a concrete instance from the abstract one, and tells that one
@@ -393,6 +378,15 @@ impl Facts {
         }
         consumed
     }
+}
+
+/// Size of a parameter's type (4.3.2): that of its origin if it has one.
+fn parameter_size(local: &Local, ty: DieRef, origin: DieRef, judging: &Judging<'_>) -> u32 {
+    let ty = match origin {
+        0 => ty,
+        origin => local.parameter_at(origin).map_or(0, |index| local.parameters[index].ty),
+    };
+    type_size(local, ty, judging.passing.address_size)
 }
 
 /// The parameter's name and the member's, joined (4.8.2).

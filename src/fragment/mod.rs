@@ -343,7 +343,7 @@ impl<'a> Decoder<'a> {
         let start = reader.cursor.position;
         for _ in 0..2 {
             reader.cursor.position = start;
-            let Some(template) = reader.next()? else {
+            let Some(template) = reader.next_die()? else {
                 return Ok(None);
             };
             if template.kind != DieKind::Root {
@@ -359,7 +359,7 @@ impl<'a> Decoder<'a> {
             reader.string_offsets_base = base;
         }
         reader.cursor.position = start;
-        let template = reader.next()?.expect("it was read twice");
+        let template = reader.next_die()?.expect("it was read twice");
         reader.read(template, values)?;
         Ok(Some(self.root_of(template, values)))
     }

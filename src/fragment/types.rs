@@ -92,7 +92,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             (self.context.sanitized_int, 4)
         };
         let info = Info::new(Kind::Int, 0, false);
-        self.local.words.extend([name.0, info.0, size, bits << 24 | size * 8]);
+        self.local.words.extend([name.0, info.0, size, (bits << 24) | (size * 8)]);
     }
 
     /// Pointers other than `*`, and everything that qualifies a type.
@@ -138,7 +138,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let start = self.local.words.len();
         self.local.words.extend([0, Info::new(Kind::Ptr, 0, false).0, target]);
         if template.has_children {
-            while let Some(child) = self.reader.next()? {
+            while let Some(child) = self.reader.next_die()? {
                 if child.kind == DieKind::Annotation {
                     self.reader.read(child, self.values)?;
                     if let Some(value) = self.annotation(self.context.type_tag, Feature::TypeTag) {
@@ -191,7 +191,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let start = self.local.words.len();
         self.local.words.extend([name.0, Info::new(Kind::Typedef, 0, false).0, target]);
         if template.has_children {
-            while let Some(child) = self.reader.next()? {
+            while let Some(child) = self.reader.next_die()? {
                 self.type_annotation(child, index, -1)?;
             }
         }
@@ -229,7 +229,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.local.words.extend([0, info.0, 0, element]);
         let first_dimension = self.local.words.len();
         if template.has_children {
-            while let Some(child) = self.reader.next()? {
+            while let Some(child) = self.reader.next_die()? {
                 let count = self.local.words.len() - first_dimension;
                 if child.kind == DieKind::Subrange && count < MAX_DIMENSIONS {
                     let dimension = self.dimension(child)?;
@@ -330,7 +330,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
 
     fn members_of(&mut self, index: TypeIndex) -> Result<(), DieError> {
         let mut component = 0;
-        while let Some(child) = self.reader.next()? {
+        while let Some(child) = self.reader.next_die()? {
             if let (DieKind::Member, Some(simple), false) =
                 (child.kind, &child.simple, child.has_children)
             {
@@ -363,7 +363,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         component: i32,
     ) -> Result<(), DieError> {
         if template.has_children {
-            while let Some(child) = self.reader.next()? {
+            while let Some(child) = self.reader.next_die()? {
                 self.type_annotation(child, owner, component)?;
             }
         }
@@ -494,7 +494,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// next to its offset: then bit offsets alone must do.
     fn has_bitfields(&mut self, first_member: usize, is_union: bool) -> bool {
         let members = &self.members[first_member..];
-        let bits = |all, member: &Member| all | member.bit_size | member.bit_offset % 8;
+        let bits = |all, member: &Member| all | member.bit_size | (member.bit_offset % 8);
         if members.iter().fold(0, bits) == 0 {
             return false;
         }
@@ -522,7 +522,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let mut is_negative = false;
         let mut count = 0_u32;
         if template.has_children {
-            while let Some(child) = self.reader.next()? {
+            while let Some(child) = self.reader.next_die()? {
                 if child.kind == DieKind::Enumerator {
                     let (name, value) = match &child.simple {
                         Some(simple) => {
@@ -600,7 +600,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let position = std::mem::replace(&mut self.reader.cursor.position, offset as usize);
         let mut encoding = 0;
         if offset != 0
-            && let Ok(Some(template)) = self.reader.next()
+            && let Ok(Some(template)) = self.reader.next_die()
             && template.kind == DieKind::Base
             && self.reader.read(template, self.values).is_ok()
         {
@@ -629,7 +629,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let first = self.parameters.len();
         let mut is_variadic = false;
         if template.has_children {
-            while let Some(child) = self.reader.next()? {
+            while let Some(child) = self.reader.next_die()? {
                 match child.kind {
                     DieKind::Parameter => {
                         let (name, ty) = self.named_type(child)?;

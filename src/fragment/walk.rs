@@ -78,7 +78,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     pub fn scope(&mut self, is_top_level: bool) -> Result<(), DieError> {
         // The list of the root's children may end with the unit instead of a null entry.
         while !(is_top_level && self.reader.at_end()) {
-            let Some(template) = self.reader.next()? else {
+            let Some(template) = self.reader.next_die()? else {
                 break;
             };
             self.any_declaration(template, is_top_level)?;
@@ -215,7 +215,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let mut level = 1_u32;
         let mut index = 0;
         while level > 0 {
-            let Some(template) = self.reader.next()? else {
+            let Some(template) = self.reader.next_die()? else {
                 level -= 1;
                 continue;
             };
@@ -329,7 +329,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         if !template.has_children {
             return Ok(());
         }
-        while let Some(child) = self.reader.next()? {
+        while let Some(child) = self.reader.next_die()? {
             if child.kind == DieKind::Annotation {
                 self.reader.read(child, self.values)?;
                 self.decl_tag(component);
@@ -410,7 +410,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             let links = self.local.chain_links.checked_sub(1);
             self.local.chain_links = links.ok_or(DieError::EndlessAnnotations)?;
             self.reader.cursor.position = next as usize;
-            let Ok(Some(template)) = self.reader.next() else {
+            let Ok(Some(template)) = self.reader.next_die() else {
                 return Ok(());
             };
             if template.kind != DieKind::GnuAnnotation

@@ -622,7 +622,7 @@ impl Users {
                 match Ref(reference).target() {
                     Target::Void => {}
                     Target::Class(target) => {
-                        users.of_classes.entry(target).or_default().push(class)
+                        users.of_classes.entry(target).or_default().push(class);
                     }
                     Target::Key(key) => users.of_keys.entry(key).or_default().push(class),
                 }

@@ -1,6 +1,8 @@
 //! Encodes objects that real compilers made, in all DWARF versions, and compares with pahole 1.32
 //! where that is installed.
 
+#![expect(clippy::print_stdout, reason = "what is skipped must be seen")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
