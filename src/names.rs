@@ -87,7 +87,7 @@ impl Names {
 
     /// The id of the string at `offset` of `.debug_str`; none if that is outside. `is_long` says
     /// that whoever wrote the reference never does so for a string of up to three bytes.
-    #[inline]
+    #[inline(always)]
     pub fn at_offset(&self, offset: u64, is_long: bool, cache: &mut NameCache) -> NameId {
         match &self.direct {
             Some(direct) if offset < self.strings.len() as u64 => {
@@ -102,6 +102,7 @@ impl Names {
         }
     }
 
+    #[cold]
     fn at_any_offset(&self, offset: u32) -> NameId {
         let start = &self.strings[offset as usize..];
         let length = start.iter().take(4).position(|&byte| byte == 0).unwrap_or(start.len().min(4));

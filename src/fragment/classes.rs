@@ -40,7 +40,14 @@ impl Classes {
         place_old_bitfields(local);
         self.reset(local);
         let order = std::mem::take(&mut local.order);
-        for &index in &order {
+        // Structs last: their members refer to pointers and arrays that come later as often as not,
+        // while those mostly lead to named types, which need not be waited for.
+        let has_members =
+            |index: &&TypeIndex| local.types[**index as usize].shape == Shape::Members;
+        for &index in order.iter().filter(|index| !has_members(index)) {
+            self.visit(index, local, pool, notes, base);
+        }
+        for &index in order.iter().filter(has_members) {
             self.visit(index, local, pool, notes, base);
         }
         self.extra.sort_by_key(|entry| entry.0);
