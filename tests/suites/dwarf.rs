@@ -124,7 +124,7 @@ fn compare_unit(
         let start = entries.next_offset().0;
         assert_eq!(reader.cursor.position, start, "unit {:#x}", unit.offset);
         let abbreviation = entries.read_abbreviation().unwrap();
-        let template = reader.next().unwrap();
+        let template = reader.next_die().unwrap();
         assert_eq!(template.is_some(), abbreviation.is_some(), "{start:#x}");
         let (Some(abbreviation), Some(template)) = (abbreviation, template) else {
             continue;
@@ -457,7 +457,7 @@ fn list(path: &Path) -> Vec<(DwTag, Vec<u8>, u32, u64)> {
         let mut cache = NameCache::default();
         let mut reader = DieReader::<false>::new(&dwarf, unit, bytes, &templates, &mut cache);
         while !reader.at_end() {
-            let Some(template) = reader.next().unwrap() else {
+            let Some(template) = reader.next_die().unwrap() else {
                 continue;
             };
             reader.read(template, &mut values).unwrap();
