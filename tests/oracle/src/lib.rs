@@ -1,0 +1,16 @@
+//! Compares btfcache's merge with libbpf's deduplication on random programs.
+//!
+//! `program` makes up a C-like program of several units, every type as often as DWARF would have
+//! it. `ours` puts it through `btfcache::merge` and `btfcache::emit`, `libbpf` through
+//! `btf__dedup`. `partition` tells which types of both results are equal, `compare` judges what
+//! is not, and `rules` checks what any deduplicator must obey (spec/btf-and-dedup section 2.6).
+
+pub mod compare;
+pub mod image;
+pub mod libbpf;
+pub mod ours;
+pub mod partition;
+pub mod program;
+pub mod random;
+pub mod rules;
+pub mod types;

@@ -1,0 +1,204 @@
+//! What any deduplicator must obey (spec/btf-and-dedup 2.6), checked on our result: with the map
+//! from input to output at hand each rule is a matter of looking.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use btfcache::btf::kind::{Kind, for_each_ref, kind_of, map_names, map_refs};
+use btfcache::btf::read::Btf;
+use btfcache::pool::{ClassId, Namespace};
+
+use crate::ours::{Output, forward_key, key};
+use crate::partition::Partition;
+
+/// A named struct, union or enum.
+pub type Key = (Namespace, Vec<u8>);
+
+/// The input, what became of it, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<'a> {
+    /// What went in, undeduplicated.
+    pub input: &'a Btf<'a>,
+    /// For each unit the id of its first type in the input.
+    pub first_ids: &'a [u32],
+    /// What came out, as an image.
+    pub output: &'a Btf<'a>,
+    /// What came out.
+    pub ours: &'a Output,
+}
+
+impl Case<'_> {
+    /// Checks all rules.
+    ///
+    /// # Errors
+    /// Says which rule is broken, and where.
+    pub fn check(&self) -> Result<(), String> {
+        assert_eq!(self.ours.map.len(), self.input.end_id() as usize);
+        for (id, record) in self.input.records() {
+            self.check_record(id, record)?;
+        }
+        self.check_origin()?;
+        self.check_completeness()?;
+        self.check_forwards()?;
+        self.check_choices()
+    }
+
+    fn image(&self, id: u32) -> u32 {
+        self.ours.map[id as usize]
+    }
+
+    /// D1 and D2: a type says what it said, and leads where what it led to went.
+    fn check_record(&self, id: u32, record: &[u32]) -> Result<(), String> {
+        let image = self.image(id);
+        let found = self.output.get(image).ok_or(format!("D1: input {id} became {image}"))?;
+        if forward_key(record).is_some() {
+            let is_same_key = self.key(self.input, record) == self.key(self.output, found);
+            return demand(is_same_key, || format!("D1: declaration {id} became {image}"));
+        }
+        let is_same = says(self.input, record) == says(self.output, found);
+        demand(is_same, || format!("D1: input {id} became {image}, which says something else"))?;
+        let targets: Vec<u32> = references(record).iter().map(|&target| self.image(target)).collect();
+        demand(targets == references(found), || {
+            format!("D2: input {id} became {image}, which leads to {:?}, not to {targets:?}", references(found))
+        })
+    }
+
+    /// D3: nothing comes from nowhere.
+    fn check_origin(&self) -> Result<(), String> {
+        let images: BTreeSet<u32> = self.ours.map.iter().copied().collect();
+        let stranger = (1..self.output.end_id()).find(|id| !images.contains(id));
+        demand(stranger.is_none(), || format!("D3: output {stranger:?} comes from nowhere"))
+    }
+
+    /// D4 and D8: no two types are equal. A second round would change nothing.
+    fn check_completeness(&self) -> Result<(), String> {
+        for members in Partition::new(&[self.output]).members() {
+            let copies = members.len() > 1 && !is_of_variable(self.output, members[0].1);
+            demand(!copies, || format!("D4: equal types {members:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// D5: no declaration is left where there is just one definition.
+    fn check_forwards(&self) -> Result<(), String> {
+        let definitions = definitions(self.output);
+        for (id, record) in self.output.records() {
+            if forward_key(record).is_some() {
+                let key = self.key(self.output, record).expect("declarations have a name");
+                let count = definitions.get(&key).map_or(0, BTreeSet::len);
+                demand(count != 1, || format!("D5: declaration {id} has a definition"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Declarations of one name became the same, and that is the definition that most units have,
+    /// on a tie the earliest, if it is a definition.
+    fn check_choices(&self) -> Result<(), String> {
+        let mut choices: BTreeMap<Key, u32> = BTreeMap::new();
+        for (id, record) in self.input.records() {
+            if forward_key(record).is_none() {
+                continue;
+            }
+            let key = self.key(self.input, record).expect("declarations have a name");
+            let image = self.image(id);
+            let choice = *choices.entry(key.clone()).or_insert(image);
+            demand(choice == image, || format!("declarations became {choice} and {image}"))?;
+            let is_definition = forward_key(self.output.record(image)).is_none();
+            demand(!is_definition || self.is_best(&key, image), || {
+                format!("declaration {id} became {image}, which is not the most common")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_best(&self, wanted: &Key, image: u32) -> bool {
+        // By class: the units that have it, and its first id.
+        let mut classes: BTreeMap<ClassId, (BTreeSet<usize>, u32)> = BTreeMap::new();
+        let mut chosen = None;
+        for (id, record) in self.input.records() {
+            let is_definition = forward_key(record).is_none();
+            if !is_definition || self.key(self.input, record).as_ref() != Some(wanted) {
+                continue;
+            }
+            let class = self.ours.classes[id as usize].expect("units have classes");
+            let unit = self.first_ids.partition_point(|&first| first <= id);
+            classes.entry(class).or_insert((BTreeSet::new(), id)).0.insert(unit);
+            if self.image(id) == image {
+                chosen = Some(class);
+            }
+        }
+        let order = |(_, (units, first)): &(&ClassId, &(BTreeSet<usize>, u32))| {
+            (std::cmp::Reverse(units.len()), *first)
+        };
+        let best = classes.iter().min_by_key(order).map(|entry| *entry.0);
+        best.is_some() && best == chosen
+    }
+
+    fn key(&self, btf: &Btf<'_>, record: &[u32]) -> Option<Key> {
+        key_of(btf, record)
+    }
+}
+
+/// What a record defines or declares.
+#[must_use]
+pub fn key_of(btf: &Btf<'_>, record: &[u32]) -> Option<Key> {
+    key(record).map(|namespace| (namespace, btf.name(record[0]).to_vec()))
+}
+
+/// The ids of all definitions by name.
+#[must_use]
+pub fn definitions(btf: &Btf<'_>) -> BTreeMap<Key, BTreeSet<u32>> {
+    let mut found: BTreeMap<Key, BTreeSet<u32>> = BTreeMap::new();
+    for (id, record) in btf.records() {
+        if forward_key(record).is_none()
+            && let Some(key) = key_of(btf, record)
+        {
+            found.entry(key).or_default().insert(id);
+        }
+    }
+    found
+}
+
+/// Whether it is a variable or the tag of one: those are never merged.
+#[must_use]
+pub fn is_of_variable(btf: &Btf<'_>, id: u32) -> bool {
+    match btf.kind(id) {
+        Some(Kind::Var) => true,
+        Some(Kind::DeclTag) => btf.kind(btf.record(id)[2]) == Some(Kind::Var),
+        _ => false,
+    }
+}
+
+/// What a record refers to.
+#[must_use]
+pub fn references(record: &[u32]) -> Vec<u32> {
+    let mut references = Vec::new();
+    for_each_ref(record, |target| references.push(target));
+    references
+}
+
+/// A record without references, and its names.
+fn says(btf: &Btf<'_>, record: &[u32]) -> (Vec<u32>, Vec<Vec<u8>>) {
+    let mut words = record.to_vec();
+    let mut names = Vec::new();
+    map_refs(&mut words, |_| 0);
+    map_names(&mut words, |name| {
+        names.push(btf.name(name).to_vec());
+        0
+    });
+    (words, names)
+}
+
+fn demand(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
+}
+
+/// One line about a type.
+#[must_use]
+pub fn describe(btf: &Btf<'_>, id: u32) -> String {
+    let Some(record) = btf.get(id) else {
+        return "void".to_owned();
+    };
+    let name = String::from_utf8_lossy(btf.name_of(id));
+    format!("[{id}] {:?} '{name}' -> {:?}", kind_of(record), references(record))
+}
