@@ -107,19 +107,18 @@ impl Deviations {
             .map(|(key, definitions)| (*key, Some(occurrences.most_common(definitions))))
             .collect();
         let evidence = Evidence::of(containers, &places);
-        loop {
-            found.units.clear();
-            found.deviate(pool, fragments, &occurrences, &completions);
+        let mut nodes = loop {
+            let nodes = found.deviate(pool, fragments, &occurrences, &completions);
             let baseless = evidence.missing(&found, &occurrences, &completions);
             if baseless.is_empty() {
-                break;
+                break nodes;
             }
             completions.extend(baseless.into_iter().map(|key| (key, None)));
-        }
+        };
         for (&key, definition) in &completions {
             found.completions.extend(definition.map(|class| (key, Place::Class(class))));
         }
-        found.complete_with_blocks(pool, fragments);
+        while found.complete_with_blocks(pool, fragments, &mut nodes) {}
         found.complete_aliases(fragments);
         found
     }
@@ -198,13 +197,14 @@ impl Deviations {
         nodes
     }
 
+    /// Finds what deviates from these completions.
     fn deviate(
         &mut self,
         pool: &Pool,
         fragments: &[Fragment],
         occurrences: &Occurrences,
         completions: &Completions,
-    ) {
+    ) -> Nodes {
         let mut nodes = Nodes::default();
         for fragment in fragments {
             let Some(definitions) = occurrences.by_unit.get(&fragment.unit) else {
@@ -216,11 +216,18 @@ impl Deviations {
                 .map(|&(_, class)| class)
                 .collect();
             if !others.is_empty() {
-                nodes.add_unit(pool, fragment, &others);
+                nodes.add_unit(pool, fragment, &others, &[]);
             }
         }
+        self.set_nodes(pool, &mut nodes);
+        nodes
+    }
+
+    /// Takes over what deviates, sorted into blocks.
+    fn set_nodes(&mut self, pool: &Pool, nodes: &mut Nodes) {
         nodes.refine(pool);
         self.blocks = nodes.blocks();
+        self.units.clear();
         for (node, &(unit, class)) in nodes.nodes.iter().enumerate() {
             let block = nodes.block_of[node];
             let own = self.units.entry(unit).or_default();
@@ -230,11 +237,48 @@ impl Deviations {
                 own.definitions.insert(key_of(record).expect("definitions have a name"), block);
             }
         }
+        let completions = nodes.completions.iter();
+        self.completions.extend(
+            completions.map(|(&key, &node)| (key, Place::Block(nodes.block_of[node as usize]))),
+        );
     }
 
     /// A name whose every definition deviates has no completion that exists: the most common block
-    /// takes its place.
-    fn complete_with_blocks(&mut self, pool: &Pool, fragments: &[Fragment]) {
+    /// takes its place. What leads there from a declaration then deviates as well, by which other
+    /// names may get into the same situation: returns whether this must be done again.
+    fn complete_with_blocks(
+        &mut self,
+        pool: &Pool,
+        fragments: &[Fragment],
+        nodes: &mut Nodes,
+    ) -> bool {
+        let lost = self.lost_completions(pool, fragments);
+        if lost.is_empty() {
+            return false;
+        }
+        let mut declared = Vec::new();
+        for &(key, block) in &lost {
+            let block = self.blocks[block as usize];
+            nodes.completions.insert(key, nodes.index[&(block.unit, block.class)]);
+            declared.extend(self.forwards.get(&key).map(|&forward| (key, forward)));
+        }
+        for fragment in fragments {
+            let is_declared = |(key, forward): &&(Key, ClassId)| {
+                let is_defined = nodes.definitions.contains_key(&(fragment.unit, *key));
+                !is_defined && fragment.types.contains(forward)
+            };
+            let keys: Vec<Key> = declared.iter().filter(is_declared).map(|entry| entry.0).collect();
+            if !keys.is_empty() {
+                nodes.add_unit(pool, fragment, &[], &keys);
+            }
+        }
+        self.set_nodes(pool, nodes);
+        !declared.is_empty()
+    }
+
+    /// Names whose completion is a class that deviates in every unit, and the most common of its
+    /// blocks.
+    fn lost_completions(&self, pool: &Pool, fragments: &[Fragment]) -> Vec<(Key, u32)> {
         let mut candidates: HashMap<ClassId, Vec<u32>> = HashMap::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let record = pool.record(block.class);
@@ -245,26 +289,26 @@ impl Deviations {
             }
         }
         for fragment in fragments {
+            if candidates.is_empty() {
+                break;
+            }
             let own = self.units.get(&fragment.unit);
             candidates.retain(|class, _| {
                 let deviates = own.is_some_and(|unit| unit.blocks.contains_key(class));
                 deviates || !fragment.types.contains(class)
             });
-            if candidates.is_empty() {
-                return;
-            }
         }
         let mut candidates: Vec<_> = candidates.into_iter().collect();
         candidates.sort_unstable_by_key(|entry| entry.0);
-        for (class, blocks) in candidates {
+        let best = |(class, blocks): (ClassId, Vec<u32>)| {
             let key = key_of(pool.record(class)).expect("definitions have a name");
             let order = |&number: &u32| {
                 let block = self.blocks[number as usize];
                 (std::cmp::Reverse(block.count), block.unit)
             };
-            let best = blocks.into_iter().min_by_key(order).expect("there is one");
-            self.completions.insert(key, Place::Block(best));
-        }
+            (key, blocks.into_iter().min_by_key(order).expect("there is one"))
+        };
+        candidates.into_iter().map(best).collect()
     }
 }
 
@@ -505,13 +549,15 @@ struct Nodes {
     index: HashMap<(u32, ClassId), u32>,
     /// Deviating definitions by unit and name.
     definitions: HashMap<(u32, Key), u32>,
+    /// What names stand for in units that do not define them, if that deviates.
+    completions: HashMap<Key, u32>,
     block_of: Vec<u32>,
     block_count: u32,
 }
 
 impl Nodes {
-    /// Adds every class of `fragment` that reaches one of `others`.
-    fn add_unit(&mut self, pool: &Pool, fragment: &Fragment, others: &[ClassId]) {
+    /// Adds every class of `fragment` that reaches one of `others` or `keys`.
+    fn add_unit(&mut self, pool: &Pool, fragment: &Fragment, others: &[ClassId], keys: &[Key]) {
         let mut classes = fragment.types.clone();
         classes.extend_from_slice(&fragment.tags);
         classes
@@ -520,6 +566,7 @@ impl Nodes {
         classes.dedup();
         let users = Users::of(pool, &classes);
         let mut waiting: Vec<ClassId> = others.to_vec();
+        keys.iter().for_each(|&key| waiting.extend_from_slice(users.of_key(key)));
         while let Some(class) = waiting.pop() {
             let node = self.nodes.len() as u32;
             if self.index.contains_key(&(fragment.unit, class)) {
@@ -548,6 +595,7 @@ impl Nodes {
     /// Splits blocks by where references lead until the number of blocks stands still.
     fn refine(&mut self, pool: &Pool) {
         self.block_of = vec![0; self.nodes.len()];
+        self.block_count = 0;
         let mut blocks: HashMap<Vec<u64>, u32> = HashMap::new();
         let mut signature = Vec::new();
         loop {
@@ -580,7 +628,9 @@ impl Nodes {
         let node = match reference.target() {
             Target::Void => None,
             Target::Class(class) => self.index.get(&(unit, class)),
-            Target::Key(key) => self.definitions.get(&(unit, key)),
+            Target::Key(key) => {
+                self.definitions.get(&(unit, key)).or_else(|| self.completions.get(&key))
+            }
         };
         node.map_or(u64::from(reference.0), |&node| BLOCK | u64::from(self.block_of[node as usize]))
     }
