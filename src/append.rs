@@ -2,6 +2,7 @@
 //! then the sections with variables (spec/encoding 3.3, 5.8, 6.4, 6.5).
 
 use anyhow::{Result, bail};
+use hashbrown::HashSet;
 
 use crate::btf::kind::{Info, Kind, MAX_VLEN, kind_of};
 use crate::dwarf::sections::Dwarf;
@@ -102,8 +103,9 @@ impl KfuncTags {
                 tags.push((self.fastcall, -1));
             }
         }
-        for (position, &(value, component)) in tags.iter().enumerate() {
-            if !tags[..position].contains(&(value, component)) {
+        let mut seen = HashSet::new();
+        for (value, component) in tags {
+            if seen.insert((value, component)) {
                 numbered.assign(Item::FunctionTag(index, value, component));
             }
         }

@@ -67,13 +67,15 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
         .collect();
     let mut strings = Strings::new(contents.names);
     for part in &parts {
-        part.names.iter().for_each(|&name| strings.add(name));
+        for &name in &part.names {
+            strings.add(name);
+            let size = strings.bytes.len();
+            ensure!(size <= MAX_STRING, "more than {MAX_STRING} bytes of names: too many");
+        }
     }
     let place = |part: &mut Part| part.take_bytes(&strings.offsets, format.big_endian);
     let types: Vec<Vec<u8>> = parts.par_iter_mut().map(place).collect();
-    let strings = strings.bytes;
-    ensure!(strings.len() <= MAX_STRING, "{} bytes of names: too many", strings.len());
-    Ok(image(&types, &strings, format))
+    Ok(image(&types, &strings.bytes, format))
 }
 
 /// Consecutive records, whose names are ids yet.

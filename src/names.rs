@@ -35,6 +35,9 @@ const SHORT: u32 = 1 << 28;
 /// Ids from here on are indices into the table of looked-up names.
 const INTERNED: u32 = SHORT + (1 << 24);
 const SHARDS: usize = 64;
+/// Longer names are cut, so that many names that share the end of one endless string cost no more
+/// than they are. The kernel refuses names of more than 512 bytes.
+const MAX_NAME: usize = 1024;
 
 /// All names of one run.
 #[derive(Debug)]
@@ -147,7 +150,7 @@ impl Names {
             }
             id => match &self.interned[(id - INTERNED) as usize] {
                 Interned::InStrings { start, len } => {
-                    &self.strings[*start as usize..(*start + *len) as usize]
+                    &self.strings[*start as usize..][..*len as usize]
                 }
                 Interned::Owned(bytes) => bytes,
             },
@@ -270,6 +273,7 @@ impl NameCache {
 }
 
 fn until_nul(bytes: &[u8]) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(MAX_NAME)];
     &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
 }
 

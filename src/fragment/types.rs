@@ -470,7 +470,10 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// whether it has any.
     fn place_old_bitfields_among_members(&mut self, owner: TypeIndex, first: usize) -> bool {
         let mut has_some = false;
-        for field in self.local.old_bitfields.iter_mut().filter(|field| field.owner == owner) {
+        let fields = self.local.old_bitfields.iter_mut().rev();
+        // Those of nested types came later, and have greater numbers.
+        let fields = fields.take_while(|field| field.owner >= owner);
+        for field in fields.filter(|field| field.owner == owner) {
             field.element = field.element.wrapping_sub(first as u32);
             has_some = true;
         }

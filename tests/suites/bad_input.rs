@@ -722,3 +722,17 @@ fn a_variable_before_a_section_without_end() {
         assert_eq!(said.code, Some(0), "{}", said.stderr);
     }
 }
+
+#[test]
+fn names_that_share_one_endless_string() {
+    let mut unit = sound_unit();
+    let int = unit.int();
+    for number in 0..20_000_u32 {
+        let typedef = die(dw::DW_TAG_typedef).refers(int);
+        unit.add(typedef.raw(dw::DW_AT_name, dw::DW_FORM_strp, &number.to_le_bytes()));
+    }
+    let bytes: String = (1_000_000..1_200_000).map(|number| number.to_string()).collect();
+    let bytes = [bytes.as_bytes(), &[0]].concat();
+    unit.section(Section { name: ".debug_str", bytes, ..Section::debug() });
+    Folder::of(&unit.elf()).refuses(&["bytes of names: too many"]);
+}
