@@ -48,8 +48,9 @@ pub struct Deviations {
     blocks: Vec<Block>,
     /// What a name stands for where the unit does not know better.
     completions: HashMap<Key, Place>,
-    /// The FWD or empty enum of each name that has one.
-    forwards: HashMap<Key, ClassId>,
+    /// The FWD or empty enums of each name that has one. Compilers do not agree on the size of an
+    /// enum that is only declared: the first declaration stands for all.
+    forwards: HashMap<Key, Vec<ClassId>>,
 }
 
 /// The completion of each ambiguous name; `None` if forward declarations of it stay what they are.
@@ -77,7 +78,8 @@ impl Deviations {
     /// Finds the names with several definitions and everything that deviates.
     #[must_use]
     pub fn find(pool: &Pool, fragments: &[Fragment]) -> Self {
-        let names = Definitions::of(pool);
+        let mut names = Definitions::of(pool);
+        names.sort_forwards(fragments);
         let mut found = Self {
             completions: names.unique(),
             forwards: names.forwards.clone(),
@@ -158,14 +160,17 @@ impl Deviations {
             return Some(Place::Block(block));
         }
         let completion = self.completions.get(&key).copied();
-        completion.or_else(|| self.forwards.get(&key).map(|&forward| Place::Class(forward)))
+        completion.or_else(|| self.forwards.get(&key).map(|forwards| Place::Class(forwards[0])))
     }
 
-    /// Whether a FWD or empty enum is replaced by a definition of its name.
+    /// Whether a class is a FWD or empty enum that is replaced by a definition of its name, or by
+    /// another declaration.
     #[must_use]
-    pub fn is_completed(&self, record: &[u32]) -> bool {
-        key_of(record)
-            .is_some_and(|key| !is_definition(record) && self.completions.contains_key(&key))
+    pub fn is_completed(&self, class: ClassId, record: &[u32]) -> bool {
+        key_of(record).is_some_and(|key| {
+            let is_first = || self.forwards.get(&key).is_some_and(|forwards| forwards[0] == class);
+            !is_definition(record) && (self.completions.contains_key(&key) || !is_first())
+        })
     }
 
     /// The blocks, by number.
@@ -260,7 +265,8 @@ impl Deviations {
         for &(key, block) in &lost {
             let block = self.blocks[block as usize];
             nodes.completions.insert(key, nodes.index[&(block.unit, block.class)]);
-            declared.extend(self.forwards.get(&key).map(|&forward| (key, forward)));
+            let forwards = self.forwards.get(&key).into_iter().flatten();
+            declared.extend(forwards.map(|&forward| (key, forward)));
         }
         for fragment in fragments {
             let is_declared = |(key, forward): &&(Key, ClassId)| {
@@ -435,7 +441,7 @@ fn occurrences_of(classes: &[ClassId], fragments: &[Fragment]) -> Places {
 struct Definitions {
     /// Definitions by name, in order of class id.
     definitions: HashMap<Key, Vec<ClassId>>,
-    forwards: HashMap<Key, ClassId>,
+    forwards: HashMap<Key, Vec<ClassId>>,
 }
 
 impl Definitions {
@@ -448,7 +454,7 @@ impl Definitions {
                 let key = key_of(record).expect("definitions have a name");
                 found.definitions.entry(key).or_default().push(class);
             } else if let Some(key) = key_of(record) {
-                found.forwards.insert(key, class);
+                found.forwards.entry(key).or_default().push(class);
             } else if !cut_typedefs.is_empty() && kind_of(record) == Kind::Typedef {
                 let key = Key { namespace: Namespace::Typedef, name: NameId(record[0]) };
                 if cut_typedefs.contains(&key) {
@@ -457,6 +463,23 @@ impl Definitions {
             }
         }
         found
+    }
+
+    /// Puts the declaration that occurs first before others of the same name.
+    fn sort_forwards(&mut self, fragments: &[Fragment]) {
+        let several = self.forwards.values().filter(|classes| classes.len() > 1);
+        let several: Vec<ClassId> = several.flatten().copied().collect();
+        if several.is_empty() {
+            return;
+        }
+        let mut first: HashMap<ClassId, (u32, u32)> = HashMap::new();
+        for (unit, found) in occurrences_of(&several, fragments) {
+            for (place, class) in found {
+                first.entry(class).or_insert((unit, place));
+            }
+        }
+        let several = self.forwards.values_mut().filter(|classes| classes.len() > 1);
+        several.for_each(|classes| classes.sort_by_key(|class| first.get(class)));
     }
 
     fn unique(&self) -> HashMap<Key, Place> {

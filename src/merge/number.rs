@@ -128,7 +128,7 @@ impl Numbered {
     }
 
     fn new_class(&mut self, pool: &Pool, class: ClassId) {
-        if self.deviations.is_completed(pool.record(class)) {
+        if self.deviations.is_completed(class, pool.record(class)) {
             // Not 0, so that this is not asked again; never looked up, since no reference leads to
             // a completed declaration.
             self.class_ids[class.0 as usize] = u32::MAX;
