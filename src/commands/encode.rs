@@ -92,7 +92,7 @@ fn encode_file(input: &Path, request: &EncodeRequest, output: Output) -> Result<
     if encoded.btf.is_empty() {
         report_nothing(input, &encoded, output);
     } else {
-        report(&encoded.notices, request.strict, output)?;
+        report(&about(input, &encoded.notices), request.strict, output)?;
         ensure_base_for_distilling(request)?;
         timing.phase("write", || store(&encoded.btf, input, &request.target, output))?;
     }
@@ -137,12 +137,17 @@ fn report(notices: &[String], strict: bool, output: Output) -> Result<()> {
 }
 
 fn report_nothing(input: &Path, encoded: &Encoded, output: Output) {
-    for notice in &encoded.notices {
-        output.notice(notice);
+    for notice in about(input, &encoded.notices) {
+        output.notice(&notice);
     }
     if encoded.notices.is_empty() {
-        output.notice(&format!("nothing to encode in `{}`", input.display()));
+        output.notice(&format!("`{}`: nothing to encode", input.display()));
     }
+}
+
+/// The notices with the file they are about.
+fn about(input: &Path, notices: &[String]) -> Vec<String> {
+    notices.iter().map(|notice| format!("`{}`: {notice}", input.display())).collect()
 }
 
 /// Prints what was left out: data, so on stdout, unless that carries the BTF.

@@ -123,7 +123,6 @@ fn broken_pipe_is_success() {
 }
 
 #[test]
-#[ignore = "the pipeline is being built"]
 fn input_without_dwarf_is_told_and_succeeds() {
     Test::new()
         .file("a.o", &elf_without_sections())

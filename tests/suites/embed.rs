@@ -102,7 +102,8 @@ fn section_lines(file: &Path, except: &[&str]) -> Vec<String> {
     let is_section = |line: &&str| line.trim_start().starts_with('[') && !line.contains("[Nr]");
     let named = |line: &str| except.iter().any(|name| line.split_whitespace().any(|w| w == *name));
     let text = readelf("-SW", file);
-    text.lines().filter(is_section).filter(|line| !named(line)).map(str::to_owned).collect()
+    let sections = text.lines().filter(is_section).skip(1);
+    sections.filter(|line| !named(line)).map(str::to_owned).collect()
 }
 
 fn long(byte: u8) -> Vec<u8> {

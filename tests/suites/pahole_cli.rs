@@ -116,7 +116,6 @@ fn detached_output_takes_one_input() {
 }
 
 #[test]
-#[ignore = "the pipeline is being built"]
 fn input_without_dwarf_is_success_and_left_alone() {
     let elf = elf_without_sections();
     Test::pahole()
