@@ -22,7 +22,8 @@ pub enum Excuse {
     Ambiguity,
     /// Rule G7: arrays of equal length count as equal where libbpf compares types of one unit.
     EqualArrays,
-    /// Rule G8: libbpf keeps copies of types that a unit repeats, and of what leads to them.
+    /// Rule G8: libbpf keeps copies of types that a unit repeats, and of what leads to them; then
+    /// a declaration has two definitions to choose from, and stays.
     Repeats,
     /// Rule G9: a declaration stays one if a struct and a union have the name.
     Clash,
@@ -31,13 +32,8 @@ pub enum Excuse {
 }
 
 /// All excuses.
-pub const EXCUSES: [Excuse; 5] = [
-    Excuse::Ambiguity,
-    Excuse::EqualArrays,
-    Excuse::Repeats,
-    Excuse::Clash,
-    Excuse::EmptyEnum,
-];
+pub const EXCUSES: [Excuse; 5] =
+    [Excuse::Ambiguity, Excuse::EqualArrays, Excuse::Repeats, Excuse::Clash, Excuse::EmptyEnum];
 
 /// What a comparison found.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +42,9 @@ pub struct Verdict {
     pub agreed: usize,
     /// For each of [`EXCUSES`], how many classes differ by it.
     pub excused: [usize; EXCUSES.len()],
+    /// Declarations of names with several definitions that stayed: in neither result, in ours only,
+    /// in libbpf's only, in both.
+    pub declarations: [usize; 4],
     /// What differs and cannot be excused.
     pub disagreements: Vec<String>,
 }
@@ -56,6 +55,10 @@ pub fn compare(traits: Traits, input: &Btf<'_>, ours: &Btf<'_>, theirs: &Btf<'_>
     let images = [ours, theirs];
     let judge = Judge { traits, images, suspects: Suspects::new(traits, input, images) };
     let mut verdict = Verdict::default();
+    for key in &judge.suspects.ambiguous {
+        let stays = images.map(|btf| usize::from(is_declared(btf, key)));
+        verdict.declarations[stays[0] + 2 * stays[1]] += 1;
+    }
     for members in Partition::new(&images).members().into_iter().skip(1) {
         match judge.difference(&members) {
             None => verdict.agreed += 1,
@@ -78,17 +81,15 @@ impl Judge<'_> {
         let ours = members.iter().filter(|node| node.0 == 0).count();
         let theirs = members.len() - ours;
         let (image, id) = members[0];
-        let is_agreed = match is_of_variable(self.images[image], id) {
-            true => ours == theirs,
-            false => ours == 1 && theirs == 1,
-        };
-        if is_agreed {
+        let is_variable = is_of_variable(self.images[image], id);
+        if ours == theirs && (ours == 1 || is_variable) {
             return None;
         }
         let excuse = match (ours, theirs) {
+            // Types that we have twice are our fault, whatever libbpf does.
+            (2.., _) if !is_variable => None,
             (1, 2..) if self.traits.has_repeats => Some(Excuse::Repeats),
-            _ if ours == 0 || theirs == 0 => self.excuse(image, id),
-            _ => None,
+            _ => self.excuse(image, id),
         };
         Some(excuse.ok_or_else(|| {
             let what = describe(self.images[image], id);
@@ -96,23 +97,25 @@ impl Judge<'_> {
         }))
     }
 
-    /// The first excuse for a type that only one has.
+    /// The first excuse for a type that only one has, or libbpf twice.
     fn excuse(&self, image: usize, id: u32) -> Option<Excuse> {
         let btf = self.images[image];
         let reached = reachable(btf, id);
         let leads_to = |keys: &BTreeSet<Key>| {
-            reached.iter().any(|&id| {
-                key_of(btf, btf.record(id)).is_some_and(|key| keys.contains(&key))
-            })
+            reached
+                .iter()
+                .any(|&id| key_of(btf, btf.record(id)).is_some_and(|key| keys.contains(&key)))
         };
         let suspects = &self.suspects;
         if leads_to(&suspects.ambiguous) {
             Some(Excuse::Ambiguity)
+        } else if leads_to(&suspects.repeated) {
+            Some(Excuse::Repeats)
         } else if leads_to(&suspects.clashes) {
             Some(Excuse::Clash)
         } else if reached.iter().any(|&id| suspects.is_nameless_enum(btf, id)) {
             Some(Excuse::EmptyEnum)
-        } else if reached.iter().any(|&id| suspects.has_equal_arrays(btf, id)) {
+        } else if reached.iter().any(|&id| suspects.is_equal_array(btf, id)) {
             Some(Excuse::EqualArrays)
         } else {
             None
@@ -124,12 +127,14 @@ impl Judge<'_> {
 struct Suspects {
     /// Names with several definitions of which some unit has none.
     ambiguous: BTreeSet<Key>,
+    /// Declared names of which libbpf kept two equal definitions, so that it left declarations.
+    repeated: BTreeSet<Key>,
     /// Names of structs and unions that are declared, and stand for both.
     clashes: BTreeSet<Key>,
     /// Whether there are enums with neither name nor value.
     has_empty_enums: bool,
-    /// Kinds and names of structs, unions and typedefs that lead to two arrays of equal length.
-    equal_arrays: BTreeSet<(Kind, Vec<u8>)>,
+    /// Lengths that arrays of different elements have.
+    equal_arrays: BTreeSet<u32>,
 }
 
 impl Suspects {
@@ -139,16 +144,24 @@ impl Suspects {
             .filter(|(_, record)| forward_key(record).is_some())
             .filter_map(|(_, record)| key_of(input, record))
             .collect();
-        let several = images.iter().flat_map(|btf| definitions(btf));
-        let several = several.filter(|(_, ids)| ids.len() > 1).map(|(key, _)| key);
+        let mut several: BTreeSet<Key> = images
+            .iter()
+            .flat_map(|btf| definitions(btf))
+            .filter(|(_, ids)| ids.len() > 1)
+            .map(|(key, _)| key)
+            .collect();
+        several.retain(|key| declared.contains(key));
         let mut suspects = Self {
             ambiguous: BTreeSet::new(),
+            repeated: BTreeSet::new(),
             clashes: BTreeSet::new(),
             has_empty_enums: traits.has_empty_enums,
             equal_arrays: BTreeSet::new(),
         };
         if traits.is_ambiguous && traits.has_forwards {
-            suspects.ambiguous = several.filter(|key| declared.contains(key)).collect();
+            suspects.ambiguous = several;
+        } else if traits.has_repeats {
+            suspects.repeated = several;
         }
         if traits.has_clashes {
             suspects.clashes = clashes(images[0], &declared);
@@ -164,10 +177,16 @@ impl Suspects {
         self.has_empty_enums && is_enum && btf.name_of(id).is_empty()
     }
 
-    fn has_equal_arrays(&self, btf: &Btf<'_>, id: u32) -> bool {
-        let kind = kind_of(btf.record(id));
-        self.equal_arrays.contains(&(kind, btf.name_of(id).to_vec()))
+    fn is_equal_array(&self, btf: &Btf<'_>, id: u32) -> bool {
+        let record = btf.record(id);
+        kind_of(record) == Kind::Array && self.equal_arrays.contains(&record[5])
     }
+}
+
+/// Whether a declaration of this name is left.
+fn is_declared(btf: &Btf<'_>, key: &Key) -> bool {
+    let mut declarations = btf.records().filter(|(_, record)| forward_key(record).is_some());
+    declarations.any(|(_, record)| key_of(btf, record).as_ref() == Some(key))
 }
 
 /// Declared structs and unions whose names both a struct and a union have.
@@ -181,23 +200,11 @@ fn clashes(btf: &Btf<'_>, declared: &BTreeSet<Key>) -> BTreeSet<Key> {
     declared.iter().filter(is_clash).cloned().collect()
 }
 
-/// Structs, unions and typedefs that lead to two arrays of equal length.
-fn equal_arrays(btf: &Btf<'_>) -> BTreeSet<(Kind, Vec<u8>)> {
-    let mut found = BTreeSet::new();
-    for (id, record) in btf.records() {
-        let kind = kind_of(record);
-        if !matches!(kind, Kind::Struct | Kind::Union | Kind::Typedef) {
-            continue;
-        }
-        let mut lengths = BTreeSet::new();
-        for reached in reachable(btf, id) {
-            let record = btf.record(reached);
-            if kind_of(record) == Kind::Array && !lengths.insert(record[5]) {
-                found.insert((kind, btf.name_of(id).to_vec()));
-            }
-        }
-    }
-    found
+/// Lengths that several arrays have.
+fn equal_arrays(btf: &Btf<'_>) -> BTreeSet<u32> {
+    let mut seen = BTreeSet::new();
+    let arrays = btf.records().filter(|(_, record)| kind_of(record) == Kind::Array);
+    arrays.map(|(_, record)| record[5]).filter(|&length| !seen.insert(length)).collect()
 }
 
 /// All that a type leads to, and itself.

@@ -30,7 +30,10 @@ impl Input {
             if missing == Some(number) {
                 layout.index = Some(layout.next_id());
                 let (name, size, word) = BASES[0];
-                layout.add(0, &vec![program.name(name), Info::new(Kind::Int, 0, false).0, size, word]);
+                layout.add(
+                    0,
+                    &vec![program.name(name), Info::new(Kind::Int, 0, false).0, size, word],
+                );
             }
             unit.tags.iter().for_each(|record| layout.add(first, record));
             for variable in &unit.variables {
@@ -73,7 +76,10 @@ impl Layout {
 
     fn variable(&mut self, first: u32, variable: &crate::program::Variable) {
         let linkage = u32::from(variable.is_external);
-        self.add(first, &vec![variable.name, Info::new(Kind::Var, 0, false).0, variable.ty, linkage]);
+        self.add(
+            first,
+            &vec![variable.name, Info::new(Kind::Var, 0, false).0, variable.ty, linkage],
+        );
         let id = self.next_id() - 1;
         for &tag in &variable.tags {
             self.add(1, &vec![tag, Info::new(Kind::DeclTag, 0, false).0, id, u32::MAX]);

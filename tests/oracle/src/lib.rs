@@ -6,8 +6,11 @@
 //! is not, and `rules` checks what any deduplicator must obey (spec/btf-and-dedup section 2.6).
 
 pub mod compare;
+pub mod examine;
 pub mod image;
+pub mod kernel;
 pub mod libbpf;
+pub mod mutant;
 pub mod ours;
 pub mod partition;
 pub mod program;

@@ -31,7 +31,8 @@ pub struct Output {
 pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output {
     let names = Names::new(Vec::new(), false, None);
     let ids = intern_names(program, &names, random);
-    let mut decoders: Vec<Decoder<'_>> = (0..workers).map(|_| Decoder::new(program, &ids)).collect();
+    let mut decoders: Vec<Decoder<'_>> =
+        (0..workers).map(|_| Decoder::new(program, &ids)).collect();
     let mut decoded = Vec::new();
     for unit in 0..program.units.len() {
         let worker = random.below(workers);
@@ -63,7 +64,9 @@ pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output 
         pools.iter().map(|pool| translation(pool, &mut union.pool)).collect();
     let classes = decoded
         .into_iter()
-        .map(|(worker, own)| own.iter().map(|class| translations[worker][class.0 as usize]).collect())
+        .map(|(worker, own)| {
+            own.iter().map(|class| translations[worker][class.0 as usize]).collect()
+        })
         .collect();
     let mapping = Mapping { program, names: &ids, union: &union, numbered: &numbered, classes };
     let (map, classes) = mapping.of_input(&functions, &function_ids);

@@ -91,7 +91,8 @@ impl Program {
     /// need it.
     #[must_use]
     pub fn unit_without_index_type(&self) -> Option<usize> {
-        let first = self.units.iter().position(|unit| self.int_of(unit).is_some() || unit.has_array());
+        let first =
+            self.units.iter().position(|unit| self.int_of(unit).is_some() || unit.has_array());
         first.filter(|&unit| self.int_of(&self.units[unit]).is_none())
     }
 
@@ -109,7 +110,8 @@ impl Program {
     /// If there is none.
     #[must_use]
     pub fn name(&self, wanted: &str) -> u32 {
-        self.names.iter().position(|name| name == wanted).expect("it is a name of the program") as u32
+        self.names.iter().position(|name| name == wanted).expect("it is a name of the program")
+            as u32
     }
 }
 
@@ -254,7 +256,8 @@ impl<'a> UnitMaker<'a> {
         if *ty == Type::Void {
             return 0;
         }
-        let is_repeated = self.traits.has_repeats && self.random.percent(8) && self.types.len() < 400;
+        let is_repeated =
+            self.traits.has_repeats && self.random.percent(8) && self.types.len() < 400;
         match self.known.get(ty) {
             Some(&place) if !is_repeated => place,
             _ => self.put(ty, is_repeated),
@@ -290,7 +293,7 @@ impl<'a> UnitMaker<'a> {
                 match self.entities[*place].map(|variant| &entity.variants[variant]) {
                     Some(Body::Composite(body)) => self.composite(name, body),
                     Some(Body::Enumeration(body)) => self.enumeration(name, body),
-                    None => forward(name, entity.namespace),
+                    None => self.forward(name, entity.namespace),
                 }
             }
             Type::Typedef(place) => {
@@ -299,7 +302,13 @@ impl<'a> UnitMaker<'a> {
                 let target = self.place(&typedef.variants[self.typedefs[*place]]);
                 vec![name, info(Kind::Typedef, 0, false), target]
             }
-            Type::Link(link, target) => vec![0, info(link.kind(), 0, false), self.place(target)],
+            Type::Link(link, target) => {
+                let target = match **target {
+                    Type::Named(place) if self.is_declared_beside() => self.declaration(place),
+                    _ => self.place(target),
+                };
+                vec![0, info(link.kind(), 0, false), target]
+            }
             Type::Tag(value, target) => {
                 let value = self.names.place(value);
                 vec![value, info(Kind::TypeTag, 0, false), self.place(target)]
@@ -344,6 +353,32 @@ impl<'a> UnitMaker<'a> {
         record
     }
 
+    /// Whether a unit refers to a declaration although it may have the definition.
+    fn is_declared_beside(&mut self) -> bool {
+        self.traits.has_forwards && self.traits.has_repeats && self.random.percent(3)
+    }
+
+    /// Puts a declaration of its own into the unit.
+    fn declaration(&mut self, place: usize) -> u32 {
+        let entity = &self.source.entities[place];
+        let name = self.names.place(&entity.name);
+        let record = self.forward(name, entity.namespace);
+        self.types.push(record);
+        self.types.len() as u32
+    }
+
+    /// A declaration. Those of enums can say anything about the size.
+    fn forward(&mut self, name: u32, namespace: Namespace) -> Record {
+        if namespace != Namespace::Enum {
+            return vec![name, info(Kind::Fwd, 0, namespace == Namespace::Union), 0];
+        }
+        match self.random.below(10) {
+            0 => vec![name, info(Kind::Enum, 0, false), 1],
+            1 => vec![name, info(Kind::Enum64, 0, false), 8],
+            _ => vec![name, info(Kind::Enum, 0, false), 4],
+        }
+    }
+
     fn function(&mut self, function: &crate::types::Function) -> Function {
         let name = self.names.place(&function.name);
         Function { name, prototype: self.record(&function.prototype) }
@@ -354,7 +389,8 @@ impl<'a> UnitMaker<'a> {
         for ty in roots {
             if self.random.percent(10) {
                 let name = format!("variable{}", self.random.below(3));
-                let tags = if self.random.percent(30) { vec![self.names.place("percpu")] } else { vec![] };
+                let tags =
+                    if self.random.percent(30) { vec![self.names.place("percpu")] } else { vec![] };
                 let (name, ty) = (self.names.place(&name), self.place(ty));
                 variables.push(Variable { name, ty, is_external: self.random.percent(50), tags });
             }
@@ -391,13 +427,6 @@ impl<'a> UnitMaker<'a> {
         }
         tags
     }
-}
-
-fn forward(name: u32, namespace: Namespace) -> Record {
-    if namespace == Namespace::Enum {
-        return vec![name, info(Kind::Enum, 0, false), 4];
-    }
-    vec![name, info(Kind::Fwd, 0, namespace == Namespace::Union), 0]
 }
 
 const fn info(kind: Kind, vlen: u32, kflag: bool) -> u32 {

@@ -56,9 +56,13 @@ impl Case<'_> {
         }
         let is_same = says(self.input, record) == says(self.output, found);
         demand(is_same, || format!("D1: input {id} became {image}, which says something else"))?;
-        let targets: Vec<u32> = references(record).iter().map(|&target| self.image(target)).collect();
+        let targets: Vec<u32> =
+            references(record).iter().map(|&target| self.image(target)).collect();
         demand(targets == references(found), || {
-            format!("D2: input {id} became {image}, which leads to {:?}, not to {targets:?}", references(found))
+            format!(
+                "D2: input {id} became {image}, which leads to {:?}, not to {targets:?}",
+                references(found)
+            )
         })
     }
 
@@ -91,7 +95,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Declarations of one name became the same, and that is the definition that most units have,
+    /// Declarations of one name became the same in units that do not define it, and that is the definition that most units have,
     /// on a tie the earliest, if it is a definition.
     fn check_choices(&self) -> Result<(), String> {
         let mut choices: BTreeMap<Key, u32> = BTreeMap::new();
@@ -101,6 +105,9 @@ impl Case<'_> {
             }
             let key = self.key(self.input, record).expect("declarations have a name");
             let image = self.image(id);
+            if self.is_defined(self.unit(id), &key) {
+                continue;
+            }
             let choice = *choices.entry(key.clone()).or_insert(image);
             demand(choice == image, || format!("declarations became {choice} and {image}"))?;
             let is_definition = forward_key(self.output.record(image)).is_none();
@@ -121,8 +128,7 @@ impl Case<'_> {
                 continue;
             }
             let class = self.ours.classes[id as usize].expect("units have classes");
-            let unit = self.first_ids.partition_point(|&first| first <= id);
-            classes.entry(class).or_insert((BTreeSet::new(), id)).0.insert(unit);
+            classes.entry(class).or_insert((BTreeSet::new(), id)).0.insert(self.unit(id));
             if self.image(id) == image {
                 chosen = Some(class);
             }
@@ -132,6 +138,18 @@ impl Case<'_> {
         };
         let best = classes.iter().min_by_key(order).map(|entry| *entry.0);
         best.is_some() && best == chosen
+    }
+
+    /// The unit that an input type is of, counted from 1.
+    fn unit(&self, id: u32) -> usize {
+        self.first_ids.partition_point(|&first| first <= id)
+    }
+
+    fn is_defined(&self, unit: usize, wanted: &Key) -> bool {
+        let mut own = self.input.records().filter(|(id, _)| self.unit(*id) == unit);
+        own.any(|(_, record)| {
+            forward_key(record).is_none() && key_of(self.input, record).as_ref() == Some(wanted)
+        })
     }
 
     fn key(&self, btf: &Btf<'_>, record: &[u32]) -> Option<Key> {

@@ -134,7 +134,7 @@ pub struct Traits {
     pub has_forwards: bool,
     /// Arrays of different elements with equal length: rule G7.
     pub has_equal_arrays: bool,
-    /// Types that a unit repeats, to the letter: rule G8.
+    /// Types that a unit repeats, to the letter, and declarations beside definitions: rule G8.
     pub has_repeats: bool,
     /// A struct and a union of the same name: rule G9.
     pub has_clashes: bool,
@@ -204,7 +204,11 @@ impl Maker<'_> {
 
     fn typedef(&mut self, index: usize) -> Typedef {
         // C programs often give a struct and a typedef the same name.
-        let name = if self.random.percent(30) { format!("entity{index}") } else { format!("typedef{index}") };
+        let name = if self.random.percent(30) {
+            format!("entity{index}")
+        } else {
+            format!("typedef{index}")
+        };
         let mut variants = vec![self.ty(3)];
         if self.traits.is_ambiguous && self.random.percent(25) {
             variants.push(self.ty(3));
@@ -219,14 +223,11 @@ impl Maker<'_> {
             _ => Namespace::Enum,
         };
         let mut name = format!("entity{index}");
-        if let Some(other) = before.last() {
-            let is_clash = namespace != other.namespace && !before.iter().any(|entity| {
-                entity.namespace == namespace && entity.name == other.name
-            });
-            let is_harmless = [namespace, other.namespace].contains(&Namespace::Enum);
-            if is_clash && (is_harmless || self.traits.has_clashes) && self.random.percent(40) {
-                name.clone_from(&other.name);
-            }
+        if let Some(other) = before.last()
+            && self.can_share_name(namespace, &other.name, before)
+            && self.random.percent(40)
+        {
+            name.clone_from(&other.name);
         }
         let mut variants = vec![self.body(namespace)];
         if self.traits.is_ambiguous && self.random.percent(40) {
@@ -238,6 +239,18 @@ impl Maker<'_> {
             }
         }
         Entity { namespace, name, variants }
+    }
+
+    /// Whether a name is free for a struct, union or enum. A struct and a union have no name in
+    /// common unless that is wanted.
+    fn can_share_name(&self, namespace: Namespace, name: &str, before: &[Entity]) -> bool {
+        let is_enum = |namespace| namespace == Namespace::Enum;
+        let mut others = before.iter().filter(|entity| entity.name == name);
+        others.all(|entity| {
+            let is_harmless = is_enum(namespace) != is_enum(entity.namespace);
+            let is_clash = self.traits.has_clashes && namespace != entity.namespace;
+            is_harmless || is_clash
+        })
     }
 
     fn body(&mut self, namespace: Namespace) -> Body {
@@ -301,6 +314,10 @@ impl Maker<'_> {
         if depth == 0 {
             return self.leaf();
         }
+        if self.traits.has_equal_arrays && self.random.percent(30) {
+            let base = Type::Base(self.random.below(2));
+            return Type::Array(Box::new(Type::Link(Link::Pointer, Box::new(base))), 2);
+        }
         match self.random.below(12) {
             0..=1 => self.leaf(),
             2..=5 => self.pointer(depth - 1),
@@ -311,7 +328,8 @@ impl Maker<'_> {
                 Type::Nameless(self.composite(is_union, depth - 1))
             }
             9 if self.random.percent(50) => {
-                Type::NamelessEnum(self.enumeration(usize::from(!self.traits.has_empty_enums)))
+                let may_be_empty = self.traits.has_empty_enums && self.random.percent(30);
+                Type::NamelessEnum(self.enumeration(usize::from(!may_be_empty)))
             }
             10 if self.random.percent(40) => {
                 let tag = ["user", "rcu"][self.random.below(2)];
@@ -323,12 +341,20 @@ impl Maker<'_> {
     }
 
     fn leaf(&mut self) -> Type {
-        if self.random.percent(60) { Type::Base(self.random.below(BASES.len())) } else { self.named() }
+        if self.random.percent(60) {
+            Type::Base(self.random.below(BASES.len()))
+        } else {
+            self.named()
+        }
     }
 
     fn named(&mut self) -> Type {
         let place = self.random.below(self.entities + self.typedefs);
-        if place < self.entities { Type::Named(place) } else { Type::Typedef(place - self.entities) }
+        if place < self.entities {
+            Type::Named(place)
+        } else {
+            Type::Typedef(place - self.entities)
+        }
     }
 
     fn pointer(&mut self, depth: usize) -> Type {
