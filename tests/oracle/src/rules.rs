@@ -51,7 +51,7 @@ impl Case<'_> {
         let image = self.image(id);
         let found = self.output.get(image).ok_or(format!("D1: input {id} became {image}"))?;
         if forward_key(record).is_some() {
-            let is_same_key = self.key(self.input, record) == self.key(self.output, found);
+            let is_same_key = Self::key(self.input, record) == Self::key(self.output, found);
             return demand(is_same_key, || format!("D1: declaration {id} became {image}"));
         }
         let is_same = says(self.input, record) == says(self.output, found);
@@ -87,7 +87,7 @@ impl Case<'_> {
         let definitions = definitions(self.output);
         for (id, record) in self.output.records() {
             if forward_key(record).is_some() {
-                let key = self.key(self.output, record).expect("declarations have a name");
+                let key = Self::key(self.output, record).expect("declarations have a name");
                 let count = definitions.get(&key).map_or(0, BTreeSet::len);
                 demand(count != 1, || format!("D5: declaration {id} has a definition"))?;
             }
@@ -103,7 +103,7 @@ impl Case<'_> {
             if forward_key(record).is_none() {
                 continue;
             }
-            let key = self.key(self.input, record).expect("declarations have a name");
+            let key = Self::key(self.input, record).expect("declarations have a name");
             let image = self.image(id);
             if self.is_defined(self.unit(id), &key) {
                 continue;
@@ -124,7 +124,7 @@ impl Case<'_> {
         let mut chosen = None;
         for (id, record) in self.input.records() {
             let is_definition = forward_key(record).is_none();
-            if !is_definition || self.key(self.input, record).as_ref() != Some(wanted) {
+            if !is_definition || Self::key(self.input, record).as_ref() != Some(wanted) {
                 continue;
             }
             let class = self.ours.classes[id as usize].expect("units have classes");
@@ -152,7 +152,7 @@ impl Case<'_> {
         })
     }
 
-    fn key(&self, btf: &Btf<'_>, record: &[u32]) -> Option<Key> {
+    fn key(btf: &Btf<'_>, record: &[u32]) -> Option<Key> {
         key_of(btf, record)
     }
 }
