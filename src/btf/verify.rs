@@ -57,7 +57,7 @@ const MAX_ID: u32 = 0xf_ffff;
 const MAX_NAME: u32 = 0xff_ffff;
 /// Largest image.
 const MAX_IMAGE: usize = 16 << 20;
-/// Links of a chain of modifiers that are not checked yet.
+/// Modifiers that follow each other.
 const MAX_CHAIN: usize = 32;
 
 /// Checks an image against the kernel's rules; returns all findings, those of the image first,
@@ -127,25 +127,32 @@ fn gap(btf: &Btf<'_>) -> Option<Section> {
     (end != space).then_some(Section::Strings)
 }
 
-/// Rule KO1: chains of modifiers, up to one with a lower id, which was checked before.
+/// Rule KO1, and that a TYPE_TAG comes before all other modifiers of its chain: the kernel finds
+/// tags right behind a pointer only.
 fn chains(btf: &Btf<'_>, failed: &resolve::Failed, findings: &mut Vec<Finding>) {
     for (id, _) in btf.records() {
-        if is_modifier(btf.kind(id)) && !failed.has(id) && chain_is_long(btf, id) {
-            let message = "Max chain length or cycle detected";
-            findings.push(Problem::new("KO1", message).at(id));
+        if is_modifier(btf.kind(id)) && !failed.has(id) {
+            findings.extend(check_chain(btf, id).err().map(|problem| problem.at(id)));
         }
     }
 }
 
-fn chain_is_long(btf: &Btf<'_>, id: u32) -> bool {
-    let mut link = id;
-    for _ in 0..MAX_CHAIN {
-        link = btf.record(link)[2];
-        if link < id || !is_modifier(btf.kind(link)) {
-            return false;
+/// Follows a chain up to a modifier with a lower id: what comes after that was checked before.
+fn check_chain(btf: &Btf<'_>, id: u32) -> Result<(), Problem> {
+    let (mut link, mut links) = (id, 0);
+    let mut may_be_tag = true;
+    while is_modifier(btf.kind(link)) {
+        demand(links < MAX_CHAIN, "KO1", "Max chain length or cycle detected")?;
+        let is_tag = btf.kind(link) == Some(Kind::TypeTag);
+        demand(may_be_tag || !is_tag, "KO1", "Type tags don't precede modifiers")?;
+        if link < id {
+            break;
         }
+        may_be_tag = is_tag;
+        links += 1;
+        link = btf.record(link)[2];
     }
-    true
+    Ok(())
 }
 
 const fn is_modifier(kind: Option<Kind>) -> bool {

@@ -339,7 +339,7 @@ impl<'a> Resolver<'a> {
         self.stack.last_mut().expect("a step is of the vertex on top").next = next;
     }
 
-    /// Rule KR9.
+    /// Rule KR9. The kernel forgets to look at the size of a variable that comes after the section.
     fn section(&mut self, record: &[u32], next: usize) -> Step {
         self.mode = Mode::Undecided;
         for (place, entry) in elements(record).enumerate().skip(next) {
