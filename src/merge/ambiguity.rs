@@ -22,8 +22,9 @@
 //! refining a partition of just those, which starts at "same class" and splits by where references
 //! lead until nothing splits any more.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
+use super::partition::{Graph, Lead};
 use super::union::is_definition;
 use crate::btf::kind::{Info, Kind, for_each_ref, kind_of};
 use crate::fragment::Fragment;
@@ -495,16 +496,15 @@ impl Definitions {
 }
 
 /// Typedefs that are referred to by name because they are part of a cycle.
-fn cut_typedefs(pool: &Pool) -> Vec<Key> {
-    let mut keys = Vec::new();
+fn cut_typedefs(pool: &Pool) -> HashSet<Key> {
+    let mut keys = HashSet::new();
     for class in pool.ids() {
         for_each_ref(pool.record(class), |reference| {
             if reference != Ref::INDEX.0
                 && let Target::Key(key) = Ref(reference).target()
                 && key.namespace == Namespace::Typedef
-                && !keys.contains(&key)
             {
-                keys.push(key);
+                keys.insert(key);
             }
         });
     }
@@ -588,6 +588,8 @@ impl Nodes {
         classes.sort_unstable();
         classes.dedup();
         let users = Users::of(pool, &classes);
+        let mut aliases = fragment.aliases.clone();
+        aliases.sort_by_key(|alias| alias.1);
         let mut waiting: Vec<ClassId> = others.to_vec();
         keys.iter().for_each(|&key| waiting.extend_from_slice(users.of_key(key)));
         while let Some(class) = waiting.pop() {
@@ -607,7 +609,8 @@ impl Nodes {
                 }
                 _ => None,
             };
-            let aliases = fragment.aliases.iter().filter(|alias| alias.1 == class);
+            let first = aliases.partition_point(|alias| alias.1 < class);
+            let aliases = aliases[first..].iter().take_while(|alias| alias.1 == class);
             for key in key.into_iter().chain(aliases.map(|alias| alias.0)) {
                 self.definitions.insert((fragment.unit, key), node);
                 waiting.extend_from_slice(users.of_key(key));
@@ -615,38 +618,22 @@ impl Nodes {
         }
     }
 
-    /// Splits blocks by where references lead until the number of blocks stands still.
+    /// Sorts equal nodes into blocks.
     fn refine(&mut self, pool: &Pool) {
-        self.block_of = vec![0; self.nodes.len()];
-        self.block_count = 0;
-        let mut blocks: HashMap<Vec<u64>, u32> = HashMap::new();
-        let mut signature = Vec::new();
-        loop {
-            blocks.clear();
-            let mut next = Vec::with_capacity(self.nodes.len());
-            for (node, &(unit, class)) in self.nodes.iter().enumerate() {
-                signature.clear();
-                signature.extend([u64::from(class.0), u64::from(self.block_of[node])]);
-                for_each_ref(pool.record(class), |reference| {
-                    signature.push(self.target(unit, Ref(reference)));
-                });
-                let number = blocks.len() as u32;
-                next.push(*blocks.entry_ref(signature.as_slice()).or_insert(number));
-            }
-            let count = blocks.len() as u32;
-            self.block_of = next;
-            if count == self.block_count {
-                break;
-            }
-            self.block_count = count;
+        let mut graph = Graph::default();
+        for &(unit, class) in &self.nodes {
+            graph.add(class.0);
+            for_each_ref(pool.record(class), |reference| {
+                graph.lead(self.lead(unit, Ref(reference)));
+            });
         }
+        (self.block_of, self.block_count) = graph.partition();
     }
 
-    /// Where a reference leads, as a number: a block, a class, or a name.
-    fn target(&self, unit: u32, reference: Ref) -> u64 {
-        const BLOCK: u64 = 1 << 32;
+    /// Where a reference leads: to a node, a class that does not deviate, or a name.
+    fn lead(&self, unit: u32, reference: Ref) -> Lead {
         if reference == Ref::INDEX {
-            return u64::from(reference.0);
+            return Lead::Fixed(reference.0);
         }
         let node = match reference.target() {
             Target::Void => None,
@@ -655,7 +642,7 @@ impl Nodes {
                 self.definitions.get(&(unit, key)).or_else(|| self.completions.get(&key))
             }
         };
-        node.map_or(u64::from(reference.0), |&node| BLOCK | u64::from(self.block_of[node as usize]))
+        node.map_or(Lead::Fixed(reference.0), |&node| Lead::Node(node))
     }
 
     /// The blocks by number, numbered in order of their first node.

@@ -6,6 +6,7 @@
 
 mod ambiguity;
 mod number;
+mod partition;
 mod union;
 
 pub use ambiguity::{Deviations, Place};

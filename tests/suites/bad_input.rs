@@ -736,3 +736,31 @@ fn names_that_share_one_endless_string() {
     unit.section(Section { name: ".debug_str", bytes, ..Section::debug() });
     Folder::of(&unit.elf()).refuses(&["bytes of names: too many"]);
 }
+
+/// Several units, each with its own abbreviations.
+fn elf_of_units(units: &[Unit]) -> Vec<u8> {
+    let (mut table, mut info) = (Vec::new(), Vec::new());
+    for unit in units {
+        let (abbreviations, mut bytes) = unit.sections();
+        bytes[6..10].copy_from_slice(&(table.len() as u32).to_le_bytes());
+        table.extend(abbreviations);
+        info.extend(bytes);
+    }
+    units[0].elf_of(&table, &info)
+}
+
+#[test]
+fn long_chains_to_a_name_with_several_meanings() {
+    let with_chain = |size| {
+        let mut unit = sound_unit();
+        let int = unit.int();
+        let mut next = unit.structure("torn", size, [member("a", int, 0)]);
+        for _ in 0..50_000 {
+            next = unit.add(die(dw::DW_TAG_pointer_type).refers(next));
+        }
+        unit
+    };
+    let said = Folder::of(&elf_of_units(&[4, 4, 8, 12].map(with_chain)));
+    let said = said.run("encode input -o out.btf");
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+}
