@@ -104,7 +104,7 @@ impl Member<'_> {
     fn check_enum_field(self) -> Result<(), Problem> {
         let (start, mut bits) = (self.field_offset(), self.field_size());
         if bits == 0 {
-            demand(start.is_multiple_of(8), "KR6", "Invalid member offset")?;
+            demand(start.is_multiple_of(8), "KR6", UNALIGNED)?;
             bits = ENUM_BITS;
         }
         demand(bits <= ENUM_BITS, "KR6", FIELD_SIZE)?;

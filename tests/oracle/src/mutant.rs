@@ -49,6 +49,10 @@ pub fn image(random: &mut Random) -> Vec<u8> {
     }
     let mut kinds = vec![Kind::Int];
     kinds.extend((0..count).map(|_| KINDS[random.below(KINDS.len())]));
+    // A reader already refuses a function without prototype.
+    if kinds.contains(&Kind::Func) && !kinds.contains(&Kind::FuncProto) {
+        kinds.push(Kind::FuncProto);
+    }
     let mut maker = Maker { random, noise, offsets, kinds };
     let words: Vec<u32> = (0..maker.kinds.len()).flat_map(|place| maker.record(place)).collect();
     let size = words.len() as u32 * 4;
@@ -139,6 +143,10 @@ impl Maker<'_> {
         let end = if self.random.percent(75) { place } else { self.kinds.len() };
         let fitting: Vec<usize> = (0..end).filter(|&id| kinds.contains(&self.kinds[id])).collect();
         match fitting.as_slice() {
+            [] if kinds == [Kind::FuncProto] => {
+                let place = self.kinds.iter().position(|kind| *kind == Kind::FuncProto);
+                place.map_or(1, |place| place as u32 + 1)
+            }
             [] => 1,
             fitting => fitting[self.random.below(fitting.len())] as u32 + 1,
         }
