@@ -6,7 +6,7 @@ use super::template::{
     ABSENT, Op, SLOTS, Simple, SimpleName, Slot, Step, Template, Templates, indirect_step,
 };
 use super::unit::UnitHeader;
-use crate::names::{NameCache, NameId};
+use crate::names::{NameCache, NameId, Names};
 
 /// What is wrong with a DIE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,6 +166,12 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             return Ok(None);
         }
         self.templates.get(code).map(Some).ok_or(DieError::UnknownCode(code))
+    }
+
+    /// The names that [`NameId`]s stand for.
+    #[must_use]
+    pub const fn names(&self) -> &'a Names {
+        &self.dwarf.names
     }
 
     /// Whether the unit's bytes are used up.

@@ -88,7 +88,10 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let (name, size) = if is_expressible {
             (name, size as u32)
         } else {
-            self.note(Note::BaseTypeSize);
+            // Such names clang gives to what only location expressions use.
+            if !self.reader.names().bytes(name, &mut [0; 4]).starts_with(b"DW_ATE_") {
+                self.note(Note::BaseTypeSize);
+            }
             (self.context.sanitized_int, 4)
         };
         let info = Info::new(Kind::Int, 0, false);

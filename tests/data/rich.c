@@ -47,7 +47,9 @@ struct everything {
 	struct opaque *opaque;
 	char matrix[2][3][4];
 	long double precise;
+#ifdef __SIZEOF_INT128__
 	__int128 huge;
+#endif
 	struct tight tight;
 	struct everything *parents[];
 };

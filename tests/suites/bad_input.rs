@@ -355,6 +355,16 @@ fn base_types_of_odd_sizes() {
     }
 }
 
+/// Clang writes them into every unit, for location expressions only.
+#[test]
+fn base_types_of_odd_sizes_that_no_source_has() {
+    let mut unit = sound_unit();
+    unit.base("DW_ATE_unsigned_24", 3, dw::DW_ATE_unsigned);
+    let folder = Folder::of(&unit.elf());
+    folder.encodes(&[]);
+    assert_eq!(fs::read_to_string(folder.path("stderr")).unwrap(), "");
+}
+
 #[test]
 fn nameless_things_that_need_a_name() {
     let mut unit = sound_unit();

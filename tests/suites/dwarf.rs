@@ -10,9 +10,10 @@ use btfcache::dwarf::die::{DieReader, FOREIGN, Values};
 use btfcache::dwarf::sections::Dwarf;
 use btfcache::dwarf::template::{DieKind, Slot, Template, Templates};
 use btfcache::dwarf::unit::UnitHeader;
-use btfcache::elf::ElfFile;
+use btfcache::elf::{ElfFile, Section, SectionData, SymbolTable};
 use btfcache::names::{NameCache, NameId};
 use btfcache::options::Options;
+use btfcache::relocate;
 use gimli::{AttributeValue, DwAt, DwTag, EndianSlice, RunTimeEndian, constants as dw};
 use rayon::prelude::*;
 
@@ -40,6 +41,19 @@ fn every_die_of_what_compilers_write() {
                 assert!(dies > 150, "{compiler} {flags}: only {dies} DIEs");
             }
         }
+    }
+}
+
+/// Both byte orders, 32 and 64 bits.
+#[test]
+fn every_die_for_other_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    for machine in ["s390x", "powerpc", "mips64", "armv7", "riscv64", "aarch64"] {
+        let flags = format!("-g -c -ffreestanding --target={machine}-linux-gnu");
+        let Some(path) = compiled(&folder.path().join("object.o"), "clang", &flags) else {
+            return skip("dwarf::every_die_for_other_machines", "no clang");
+        };
+        assert!(compare(&path) > 150, "{machine}");
     }
 }
 
@@ -88,13 +102,15 @@ const LINKED: &str = "-fPIC -shared -nostdlib";
 /// Compares the readings of all units; returns the number of DIEs.
 fn compare(path: &Path) -> usize {
     let elf = ElfFile::open(path).unwrap();
+    let symbols = elf.symbols().unwrap();
     let load = |id: gimli::SectionId| -> Result<Vec<u8>, gimli::Error> {
-        Ok(elf.section(id.name()).map_or_else(Vec::new, |section| elf.bytes(section).unwrap()))
+        let section = elf.section(id.name());
+        Ok(section.map_or_else(Vec::new, |section| bytes_of(&elf, section, symbols.as_ref())))
     };
     let sections = gimli::DwarfSections::load(load).unwrap();
     let endian = if elf.target().big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little };
     let theirs = sections.borrow(|bytes| EndianSlice::new(bytes, endian));
-    let ours = Dwarf::load(&elf, None, &Options::default()).unwrap().unwrap();
+    let ours = Dwarf::load(&elf, symbols.as_ref(), &Options::default()).unwrap().unwrap();
     let mut headers = Vec::new();
     let mut units = theirs.units();
     while let Some(header) = units.next().unwrap() {
@@ -102,10 +118,27 @@ fn compare(path: &Path) -> usize {
     }
     assert_eq!(headers.len(), ours.units.len(), "units");
     let pairs = headers.into_par_iter().zip(&ours.units);
-    pairs.map(|(header, unit)| compare_unit(&theirs, header, &ours, unit)).sum()
+    let count = |(header, unit)| match endian {
+        RunTimeEndian::Big => compare_unit::<true>(&theirs, header, &ours, unit),
+        RunTimeEndian::Little => compare_unit::<false>(&theirs, header, &ours, unit),
+    };
+    pairs.map(count).sum()
 }
 
-fn compare_unit(
+/// The bytes of a section, relocated if need be: that is not what is compared.
+fn bytes_of(elf: &ElfFile, section: &Section, symbols: Option<&SymbolTable>) -> Vec<u8> {
+    if elf.target().is_relocatable() {
+        let layout = relocate::layout(elf);
+        if let SectionData::Memory(bytes) =
+            relocate::section(elf, section, symbols, &layout).unwrap()
+        {
+            return bytes;
+        }
+    }
+    elf.bytes(section).unwrap()
+}
+
+fn compare_unit<const BIG: bool>(
     dwarf: &gimli::Dwarf<Slice<'_>>,
     header: gimli::UnitHeader<Slice<'_>>,
     ours: &Dwarf<'_>,
@@ -116,7 +149,7 @@ fn compare_unit(
     let templates = templates_of(ours, unit);
     let (mut buffer, mut cache, mut values) = (Vec::new(), NameCache::default(), Values::default());
     let bytes = ours.info.range(ours.elf, unit.offset, unit.size as usize, &mut buffer).unwrap();
-    let mut reader = DieReader::<false>::new(ours, unit, bytes, &templates, &mut cache);
+    let mut reader = DieReader::<BIG>::new(ours, unit, bytes, &templates, &mut cache);
     reader.string_offsets_base = theirs.str_offsets_base.0 as u64;
     let mut entries = theirs.entries_raw(None).unwrap();
     let mut count = 0;
@@ -164,8 +197,8 @@ struct Place {
 
 /// Reads the attributes of a DIE into `values`; passing over them, and the short way where there is
 /// one, must lead to the same.
-fn read_every_way(
-    reader: &mut DieReader<'_, false>,
+fn read_every_way<const BIG: bool>(
+    reader: &mut DieReader<'_, BIG>,
     template: &Template,
     values: &mut Values,
     end: usize,
