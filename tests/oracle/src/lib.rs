@@ -1,9 +1,14 @@
-//! Compares btfcache's merge with libbpf's deduplication on random programs.
+//! Compares btfcache's merge with libbpf's deduplication on random programs, and its verification of
+//! BTF with the kernel's.
 //!
 //! `program` makes up a C-like program of several units, every type as often as DWARF would have
 //! it. `ours` puts it through `btfcache::merge` and `btfcache::emit`, `libbpf` through
 //! `btf__dedup`. `partition` tells which types of both results are equal, `compare` judges what
 //! is not, and `rules` checks what any deduplicator must obey (spec/btf-and-dedup section 2.6).
+//! `examine` does all of that to one program.
+//!
+//! Besides, `mutant` makes up BTF images that `btfcache::btf::verify` and the running kernel must
+//! judge alike; `kernel` asks the latter.
 
 pub mod compare;
 pub mod examine;
