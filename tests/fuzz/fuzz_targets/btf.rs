@@ -5,6 +5,7 @@
 
 use btfcache::btf::kind::{Info, for_each_ref};
 use btfcache::btf::read::{Btf, for_each_name};
+use btfcache::btf::verify::{first_unsorted, verify};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -21,8 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Follows every reference and name of the image's own types.
+/// Follows every reference and name of the image's own types, and asks what the kernel would say.
 fn use_all(btf: &Btf<'_>) {
+    std::hint::black_box((verify(btf), first_unsorted(btf)));
     for (id, record) in btf.records() {
         assert_eq!(btf.record(id), record);
         if Info(record[1]).kind().is_none() {

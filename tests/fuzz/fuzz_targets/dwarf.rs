@@ -13,6 +13,7 @@ mod file;
 use std::sync::OnceLock;
 
 use btfcache::btf::read::Btf;
+use btfcache::btf::verify::verify;
 use btfcache::options::{Feature, Features, Options};
 use btfcache::pipeline;
 use btfcache::timing::Timing;
@@ -142,7 +143,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let written = encode(1);
     if let Some(btf) = written.as_deref().filter(|btf| !btf.is_empty()) {
-        Btf::parse(btf, None).expect("what was written can be read");
+        let btf = Btf::parse(btf, None).expect("what was written can be read");
+        // Damaged names and offsets are handed on; judging them must not fail.
+        std::hint::black_box(verify(&btf));
     }
     if input.options & 0x40 != 0 {
         assert!(written == encode(3), "the number of threads changes the result");

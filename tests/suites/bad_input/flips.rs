@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use btfcache::btf::read::Btf;
+use btfcache::btf::verify::verify;
 use btfcache::elf::{ElfFile, Section};
 use btfcache::options::{Feature, Features, Options};
 use btfcache::pipeline;
@@ -122,6 +123,8 @@ fn check(bytes: &[u8], what: &str) {
     if !bytes.is_empty() {
         let btf = Btf::parse(bytes, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(btf.first_unknown(), None, "{what}");
+        // Damaged names and offsets are handed on; judging them must not fail.
+        std::hint::black_box(verify(&btf));
     }
 }
 
