@@ -1,5 +1,7 @@
 //! Whether two prototypes are the same to a caller, as pahole judges it (spec/encoding 4.6).
 
+use hashbrown::HashSet;
+
 use crate::btf::kind::{Info, Kind, kind_of};
 use crate::names::{NameId, Names};
 use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target};
@@ -23,7 +25,7 @@ pub(super) fn difference(
     if count != other {
         return Some(format!("param count mismatch; {count} params != {other} params"));
     }
-    let mut matcher = Matcher { pool, steps: 0 };
+    let mut matcher = Matcher { pool, steps: 0, matched: HashSet::new() };
     if !matcher.equal(Ref(first[2]), Ref(second[2])) {
         return Some("return type mismatch".to_owned());
     }
@@ -42,6 +44,8 @@ pub(super) fn difference(
 struct Matcher<'a> {
     pool: &'a Pool,
     steps: u32,
+    /// Prototypes that were found to match, or are being compared: a difference ends everything.
+    matched: HashSet<(Ref, Ref)>,
 }
 
 /// A type as the comparison sees it: what is named counts by kind and name alone.
@@ -93,6 +97,10 @@ impl<'a> Matcher<'a> {
                     return kind == other && name == other_name;
                 }
                 (View::Record(one), View::Record(two)) if kind_of(one) == kind_of(two) => {
+                    let is_prototype = kind_of(one) == Kind::FuncProto;
+                    if is_prototype && !self.matched.insert((left, right)) {
+                        return true;
+                    }
                     match self.same_kind(one, two) {
                         Step::Decided(answer) => return answer,
                         Step::Follow(next, other) => (left, right) = (next, other),

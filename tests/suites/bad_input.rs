@@ -774,3 +774,29 @@ fn long_chains_to_a_name_with_several_meanings() {
     let said = said.run("encode input -o out.btf");
     assert_eq!(said.code, Some(0), "{}", said.stderr);
 }
+
+#[test]
+fn prototypes_that_nest_in_more_ways_than_can_be_counted() {
+    let mut unit = sound_unit();
+    let int = unit.int();
+    let constant = unit.add(die(dw::DW_TAG_const_type).refers(int));
+    let mut nested = |mut inner| {
+        for _ in 0..14 {
+            let parameter = || die(dw::DW_TAG_formal_parameter).refers(inner);
+            let prototype = die(dw::DW_TAG_subroutine_type).children([parameter(), parameter()]);
+            let prototype = unit.add(prototype);
+            inner = unit.add(die(dw::DW_TAG_pointer_type).refers(prototype));
+        }
+        inner
+    };
+    let (first, others) = (nested(int), nested(constant));
+    unit.symbol("f", TEXT);
+    for number in 0..30_000 {
+        let ty = if number == 0 { first } else { others };
+        let name = format!("p{number}");
+        let parameter = die(dw::DW_TAG_formal_parameter).name(&name).refers(ty);
+        unit.add(die(dw::DW_TAG_subprogram).name("f").children([parameter]));
+    }
+    let said = Folder::of(&unit.elf()).run("encode input -o out.btf");
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+}
