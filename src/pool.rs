@@ -14,6 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
+use crate::btf::kind::{Info, Kind, kind_of};
 use crate::names::NameId;
 
 /// Index of a class in its pool.
@@ -99,6 +100,42 @@ impl Ref {
     }
 }
 
+/// The name that a record defines, or mentions as a forward declaration; `None` for types that C
+/// does not refer to by kind and name.
+#[must_use]
+pub fn key_of(record: &[u32]) -> Option<Key> {
+    let name = NameId(record[0]);
+    if name.is_none() {
+        return None;
+    }
+    let namespace = match kind_of(record) {
+        Kind::Struct => Namespace::Struct,
+        Kind::Union => Namespace::Union,
+        Kind::Enum | Kind::Enum64 => Namespace::Enum,
+        Kind::Fwd if Info(record[1]).kflag() => Namespace::Union,
+        Kind::Fwd => Namespace::Struct,
+        _ => return None,
+    };
+    Some(Key { namespace, name })
+}
+
+/// Whether a record is a definition of a name, not a mere mention: a struct, union or an enum
+/// with values (spec/btf-and-dedup section 2.6).
+#[must_use]
+pub fn is_definition(record: &[u32]) -> bool {
+    match kind_of(record) {
+        Kind::Struct | Kind::Union => record[0] != 0,
+        Kind::Enum | Kind::Enum64 => record[0] != 0 && record.len() > 3,
+        _ => false,
+    }
+}
+
+impl From<Key> for Ref {
+    fn from(key: Key) -> Self {
+        Self::key(key.namespace, key.name)
+    }
+}
+
 /// A set of class records, each once. Ids are in order of insertion.
 pub struct Pool {
     words: Vec<u32>,
@@ -156,6 +193,18 @@ impl Pool {
     #[inline]
     pub fn record(&self, class: ClassId) -> &[u32] {
         record(&self.words, &self.starts, class.0)
+    }
+
+    /// The FUNC_PROTO class that a FUNC class refers to.
+    ///
+    /// # Panics
+    /// If `function` is no FUNC class.
+    #[must_use]
+    pub fn prototype(&self, function: ClassId) -> ClassId {
+        match Ref(self.record(function)[2]).target() {
+            Target::Class(prototype) => prototype,
+            Target::Void | Target::Key(_) => unreachable!("a FUNC refers to a prototype"),
+        }
     }
 
     /// All ids, in order of insertion: a class comes after those it refers to.

@@ -7,7 +7,7 @@
 use anyhow::{Result, bail, ensure};
 use object::elf::{self, Machine, RelocationType};
 
-use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
+use crate::elf::{ElfFile, Section, SectionData, SymbolTable, unsigned};
 
 /// Where the made-up layout starts: above any section size, so that no address in it can be
 /// mistaken for an offset into a section at address 0 (spec/encoding 5.3 rule 5).
@@ -277,11 +277,6 @@ impl Relocator<'_> {
         let base = self.layout.get(symbol.section as usize).copied().unwrap_or(0);
         base.wrapping_add(symbol.value)
     }
-}
-
-fn unsigned(bytes: &[u8], big_endian: bool) -> u64 {
-    let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
-    if big_endian { bytes.iter().fold(0, fold) } else { bytes.iter().rev().fold(0, fold) }
 }
 
 fn store(field: &mut [u8], value: u64, big_endian: bool) {

@@ -11,7 +11,7 @@ use gimli::{
 
 use super::budget::{Budget, Exhausted};
 use super::template::Encoding;
-use crate::elf::{ElfFile, SectionData};
+use crate::elf::{ElfFile, SectionData, unsigned};
 
 /// How parameters are passed on the machine at hand (spec/encoding 4.4).
 #[derive(Clone, Copy, Debug)]
@@ -246,12 +246,7 @@ impl Locations {
                 else {
                     return Ok(arrival);
                 };
-                let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
-                let distance = if sections.elf.target().big_endian {
-                    bytes.iter().fold(0, fold)
-                } else {
-                    bytes.iter().rev().fold(0, fold)
-                };
+                let distance = unsigned(bytes, sections.elf.target().big_endian);
                 let offset = base.saturating_add(distance);
                 self.list(offset, size, passing, encoding, sections, &mut arrival)?;
             }

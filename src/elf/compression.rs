@@ -6,7 +6,7 @@ use std::io::Read;
 
 use object::elf::CompressionType;
 
-use super::{ElfError, ElfFile, Section};
+use super::{ElfError, ElfFile, Section, unsigned};
 
 /// How large a section may get when decompressed: so much, and so many times its size in the file.
 /// DWARF shrinks to a third or a fifth; what shrinks more than this was made to fill memory. Changing
@@ -22,9 +22,12 @@ pub(super) fn standard(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfE
         return Err(section.error("compression header is cut off"));
     }
     let big = elf.target().big_endian;
-    let method = word(&stored[..4], big);
-    let size =
-        if elf.target().is_64 { word(&stored[8..16], big) } else { word(&stored[4..8], big) };
+    let method = unsigned(&stored[..4], big);
+    let size = if elf.target().is_64 {
+        unsigned(&stored[8..16], big)
+    } else {
+        unsigned(&stored[4..8], big)
+    };
     let body = &stored[header_size..];
     match CompressionType(method as u32) {
         object::elf::ELFCOMPRESS_ZLIB => zlib(section, body, size),
@@ -37,7 +40,7 @@ pub(super) fn standard(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfE
 pub(super) fn gnu(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
     let stored = read_stored(elf, section)?;
     match stored.strip_prefix(b"ZLIB") {
-        Some(rest) if rest.len() >= 8 => zlib(section, &rest[8..], word(&rest[..8], true)),
+        Some(rest) if rest.len() >= 8 => zlib(section, &rest[8..], unsigned(&rest[..8], true)),
         _ => Ok(stored),
     }
 }
@@ -47,11 +50,6 @@ fn read_stored(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
     let mut stored = vec![0; size];
     elf.read_at(section.offset, &mut stored)?;
     Ok(stored)
-}
-
-fn word(bytes: &[u8], big_endian: bool) -> u64 {
-    let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
-    if big_endian { bytes.iter().fold(0, fold) } else { bytes.iter().rev().fold(0, fold) }
 }
 
 fn zlib(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {

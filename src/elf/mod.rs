@@ -81,6 +81,13 @@ impl Target {
     }
 }
 
+/// The unsigned integer that up to eight bytes are.
+#[must_use]
+pub fn unsigned(bytes: &[u8], big_endian: bool) -> u64 {
+    let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
+    if big_endian { bytes.iter().fold(0, fold) } else { bytes.iter().rev().fold(0, fold) }
+}
+
 /// An open ELF file with its section table.
 pub struct ElfFile {
     path: PathBuf,

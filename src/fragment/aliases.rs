@@ -8,17 +8,16 @@
 use hashbrown::HashMap;
 
 use super::classes::Classes;
-use super::local::{Local, TypeIndex, nominal};
-use crate::merge::is_definition;
+use super::local::{Local, TypeIndex};
 use crate::names::Names;
-use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target};
+use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target, is_definition, key_of};
 
 /// Finds names that a unit defines twice; one per worker.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     /// Number of the name that each class defines, [`NO_NAME`] for the others.
     names: Vec<u32>,
-    numbers: HashMap<u32, u32>,
+    numbers: HashMap<Key, u32>,
     /// By number: the last unit that defines the name.
     last_unit: Vec<u32>,
 }
@@ -30,10 +29,10 @@ impl Duplicates {
     pub fn update(&mut self, pool: &Pool) {
         for class in self.names.len()..pool.len() {
             let record = pool.record(ClassId(class as u32));
-            let name = nominal(record).filter(|_| is_definition(record));
+            let name = key_of(record).filter(|_| is_definition(record));
             let number = name.map_or(NO_NAME, |name| {
                 let next = self.last_unit.len() as u32;
-                let number = *self.numbers.entry(name.0).or_insert(next);
+                let number = *self.numbers.entry(name).or_insert(next);
                 if number == next {
                     self.last_unit.push(u32::MAX);
                 }

@@ -4,13 +4,13 @@
 //! need no class, see `pool`), so types are visited depth first. A cycle of structural references
 //! does not occur in C; it is cut at a typedef by name, or with void.
 
-use super::local::{Local, LocalType, Shape, TypeIndex, UNKNOWN, nominal};
+use super::local::{Local, LocalType, Shape, TypeIndex, UNKNOWN};
 use super::notes::{Note, Notes};
 use crate::btf::kind::{Info, Kind, kind_of, map_refs};
 use crate::dwarf::die::{DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
 use crate::names::NameId;
-use crate::pool::{ClassId, Namespace, Pool, Ref, Target};
+use crate::pool::{ClassId, Namespace, Pool, Ref, Target, key_of};
 
 /// A type that waits for the types it refers to.
 const WAITING: u32 = u32::MAX - 1;
@@ -474,8 +474,8 @@ fn copy_specified_names(local: &mut Local, notes: &mut Notes, base: u64) {
         let source = local.index_of(specification).map(|index| local.types[index as usize]);
         if let Some(source) = source.filter(LocalType::is_record) {
             local.words[target.start as usize] = local.words[source.start as usize];
-            if let Some(reference) = nominal(local.record(target)) {
-                local.refs[index as usize] = reference.0;
+            if let Some(key) = key_of(local.record(target)) {
+                local.refs[index as usize] = Ref::from(key).0;
             }
         }
         if local.words[target.start as usize] == 0 {

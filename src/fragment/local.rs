@@ -8,32 +8,14 @@ use std::ops::Range;
 
 use super::notes::Note;
 use super::packed::Layouts;
-use crate::btf::kind::{Info, Kind, kind_of};
+use crate::btf::kind::{Kind, kind_of};
 use crate::dwarf::die::{Block, DieRef, FOREIGN};
 use crate::dwarf::template::DieKind;
 use crate::names::NameId;
-use crate::pool::{Namespace, Ref};
+use crate::pool::{Ref, key_of};
 
 /// A type whose [`Ref`] is not known yet.
 pub(super) const UNKNOWN: u32 = u32::MAX;
-
-/// The nominal reference to a type with this record, if it is one C names.
-pub(super) fn nominal(record: &[u32]) -> Option<Ref> {
-    let name = NameId(record[0]);
-    if name.is_none() {
-        return None;
-    }
-    let info = Info(record[1]);
-    let namespace = match info.kind()? {
-        Kind::Struct => Namespace::Struct,
-        Kind::Union => Namespace::Union,
-        Kind::Enum | Kind::Enum64 => Namespace::Enum,
-        Kind::Fwd if info.kflag() => Namespace::Union,
-        Kind::Fwd => Namespace::Struct,
-        _ => return None,
-    };
-    Some(Ref::key(namespace, name))
-}
 
 /// Index of a type in [`Local::types`].
 pub(super) type TypeIndex = u32;
@@ -270,7 +252,7 @@ impl Local {
         self.refs[index as usize] = match shape {
             Shape::Void => Ref::VOID.0,
             Shape::Plain | Shape::Members if ty.kind.is_nominal() => {
-                nominal(&self.words[start..]).map_or(UNKNOWN, |found| found.0)
+                key_of(&self.words[start..]).map_or(UNKNOWN, |key| Ref::from(key).0)
             }
             _ => UNKNOWN,
         };

@@ -163,7 +163,6 @@ struct Root {
     name: NameId,
     is_clang: bool,
     is_gcc: bool,
-    string_offsets_base: Option<u64>,
     addresses_base: u64,
     loclists_base: u64,
 }
@@ -179,7 +178,7 @@ impl<'a> Decoder<'a> {
             passing: Passing::of(target.machine, target.address_size()),
             well_known: WellKnown {
                 int: dwarf.names.inline(b"int"),
-                sanitized_int: types::sanitized_int(&dwarf.names),
+                sanitized_int: dwarf.names.inline(types::SANITIZED_INT),
                 type_tag: dwarf.names.inline(b"btf_type_tag"),
                 decl_tag: dwarf.names.inline(b"btf_decl_tag"),
             },
@@ -250,9 +249,6 @@ impl<'a> Decoder<'a> {
         else {
             return Ok(None);
         };
-        if let Some(base) = root.string_offsets_base {
-            reader.string_offsets_base = base;
-        }
         // gcc writes strings of up to three bytes in place (AT_string_form in its dwarf2out.c).
         reader.has_long_names = root.is_gcc;
         if root.is_skeleton {
@@ -339,28 +335,21 @@ impl<'a> Decoder<'a> {
         if reader.at_end() {
             return Ok(None);
         }
-        // Indexed strings need the base, which may stand after the first of them: read twice.
         let start = reader.cursor.position;
-        for _ in 0..2 {
-            reader.cursor.position = start;
-            let Some(template) = reader.next_die()? else {
-                return Ok(None);
-            };
-            if template.kind != DieKind::Root {
-                return Ok(None);
-            }
-            reader.read(template, values)?;
-            let Some(base) = values.get(Slot::StrOffsetsBase) else {
-                return Ok(Some(self.root_of(template, values)));
-            };
-            if reader.string_offsets_base == base {
-                return Ok(Some(self.root_of(template, values)));
-            }
-            reader.string_offsets_base = base;
-        }
-        reader.cursor.position = start;
-        let template = reader.next_die()?.expect("it was read twice");
+        let template = match reader.next_die()? {
+            Some(template) if template.kind == DieKind::Root => template,
+            _ => return Ok(None),
+        };
         reader.read(template, values)?;
+        // Indexed strings need the base, which may stand after the first of them: read again.
+        if let Some(base) = values.get(Slot::StrOffsetsBase)
+            && reader.string_offsets_base != base
+        {
+            reader.string_offsets_base = base;
+            reader.cursor.position = start;
+            reader.next_die()?;
+            reader.read(template, values)?;
+        }
         Ok(Some(self.root_of(template, values)))
     }
 
@@ -375,7 +364,6 @@ impl<'a> Decoder<'a> {
             name: values.name(),
             is_gcc: producer.starts_with(b"GNU C") || producer.starts_with(b"GNU GIMPLE"),
             is_clang: memchr::memmem::find(producer, b"clang").is_some(),
-            string_offsets_base: values.get(Slot::StrOffsetsBase),
             addresses_base: values.number(Slot::AddrBase),
             loclists_base: values.number(Slot::LoclistsBase),
         }

@@ -13,7 +13,7 @@ use crate::names::NameId;
 use crate::options::Feature;
 
 /// Name of an INT that stands for a base type INT cannot express (2.2.4).
-const SANITIZED_INT: &[u8] = b"__SANITIZED_FAKE_INT__";
+pub(super) const SANITIZED_INT: &[u8] = b"__SANITIZED_FAKE_INT__";
 /// Largest bit offset next to a bitfield size (rule T5).
 const MAX_BITFIELD_OFFSET: u32 = 0xff_ffff;
 /// As many dimensions of an array are read (2.3.5).
@@ -128,13 +128,6 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// A pointer with its type tags (2.8.2).
     pub(super) fn pointer(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Pointer);
-        if let (Some(simple), false) = (&template.simple, template.has_children) {
-            let (_, target, _) = self.reader.read_simple(simple)?;
-            let start = self.local.words.len();
-            self.local.words.extend([0, Info::new(Kind::Ptr, 0, false).0, target]);
-            self.local.finish(index, start, Shape::Target, 0);
-            return Ok(());
-        }
         self.reader.read(template, self.values)?;
         let target = self.values.reference(Slot::Type);
         let annotation = self.values.reference(Slot::GnuAnnotation);
@@ -353,7 +346,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                     component += 1;
                 }
                 DieKind::Annotation => self.type_annotation(child, index, -1)?,
-                _ => self.declaration(child, false)?,
+                _ => self.any_declaration(child, false)?,
             }
         }
         Ok(())
@@ -646,7 +639,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                         is_variadic = true;
                         self.reader.skip_tree(child)?;
                     }
-                    _ => self.declaration(child, false)?,
+                    _ => self.any_declaration(child, false)?,
                 }
             }
         }
@@ -664,11 +657,6 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.local.finish(index, start, Shape::Prototype, 0);
         Ok(())
     }
-}
-
-/// Name that stands for base types INT cannot express.
-pub(super) fn sanitized_int(names: &crate::names::Names) -> NameId {
-    names.inline(SANITIZED_INT)
 }
 
 /// The offset that a member location expression adds: only the two shapes compilers write for a

@@ -89,7 +89,11 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// Walks one DIE that is a declaration; types that only refer to another on a path without
     /// branches, since there is no telling which of them comes next.
     #[inline(always)]
-    fn any_declaration(&mut self, template: &Template, is_top_level: bool) -> Result<(), DieError> {
+    pub fn any_declaration(
+        &mut self,
+        template: &Template,
+        is_top_level: bool,
+    ) -> Result<(), DieError> {
         if let Some(simple) = &template.simple
             && simple.reference_info != 0
         {
@@ -106,7 +110,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     }
 
     /// Walks one DIE that is a declaration: a type, function, variable or namespace.
-    pub fn declaration(&mut self, template: &Template, is_top_level: bool) -> Result<(), DieError> {
+    fn declaration(&mut self, template: &Template, is_top_level: bool) -> Result<(), DieError> {
         match template.kind {
             DieKind::Base => self.base_type(template),
             DieKind::Const

@@ -25,11 +25,10 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::partition::{Graph, Lead};
-use super::union::is_definition;
-use crate::btf::kind::{Info, Kind, for_each_ref, kind_of};
+use crate::btf::kind::{Kind, for_each_ref, kind_of};
 use crate::fragment::Fragment;
 use crate::names::NameId;
-use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target};
+use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target, is_definition, key_of};
 
 /// A final type before it has an id: a class, or a block of equal deviating classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -178,29 +177,6 @@ impl Deviations {
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
-    }
-
-    /// Whether `class` deviates in any unit.
-    #[must_use]
-    pub fn deviates_somewhere(&self, class: ClassId) -> bool {
-        self.blocks.iter().any(|block| block.class == class)
-    }
-
-    /// Units with deviations and what deviates there.
-    pub fn nodes(&self) -> Vec<(u32, ClassId, u32)> {
-        let mut units: Vec<_> = self.units.keys().copied().collect();
-        units.sort_unstable();
-        let mut nodes = Vec::new();
-        for unit in units {
-            let mut own: Vec<_> = self.units[&unit]
-                .blocks
-                .iter()
-                .map(|(&class, &block)| (unit, class, block))
-                .collect();
-            own.sort_unstable();
-            nodes.extend(own);
-        }
-        nodes
     }
 
     /// Finds what deviates from these completions.
@@ -511,23 +487,6 @@ fn cut_typedefs(pool: &Pool) -> HashSet<Key> {
     keys
 }
 
-/// The name that a definition defines or a forward declaration mentions.
-pub(super) fn key_of(record: &[u32]) -> Option<Key> {
-    let name = NameId(record[0]);
-    if name.is_none() {
-        return None;
-    }
-    let namespace = match kind_of(record) {
-        Kind::Struct => Namespace::Struct,
-        Kind::Union => Namespace::Union,
-        Kind::Enum | Kind::Enum64 => Namespace::Enum,
-        Kind::Fwd if Info(record[1]).kflag() => Namespace::Union,
-        Kind::Fwd => Namespace::Struct,
-        _ => return None,
-    };
-    Some(Key { namespace, name })
-}
-
 /// In which units the definitions of ambiguous names are.
 struct Occurrences {
     by_unit: HashMap<u32, Vec<(Key, ClassId)>>,
@@ -583,8 +542,7 @@ impl Nodes {
     fn add_unit(&mut self, pool: &Pool, fragment: &Fragment, others: &[ClassId], keys: &[Key]) {
         let mut classes = fragment.types.clone();
         classes.extend_from_slice(&fragment.tags);
-        classes
-            .extend(fragment.functions.iter().map(|function| prototype_of(pool, function.class)));
+        classes.extend(fragment.functions.iter().map(|function| pool.prototype(function.class)));
         classes.sort_unstable();
         classes.dedup();
         let users = Users::of(pool, &classes);
@@ -654,14 +612,6 @@ impl Nodes {
             block.unit = block.unit.min(unit);
         }
         blocks.into_iter().map(|block| block.expect("every block has a node")).collect()
-    }
-}
-
-/// The prototype of a FUNC class.
-fn prototype_of(pool: &Pool, function: ClassId) -> ClassId {
-    match Ref(pool.record(function)[2]).target() {
-        Target::Class(prototype) => prototype,
-        Target::Void | Target::Key(_) => function,
     }
 }
 

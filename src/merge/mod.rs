@@ -11,5 +11,4 @@ mod union;
 
 pub use ambiguity::{Deviations, Place};
 pub use number::{Item, NO_UNIT, Numbered, number};
-pub(crate) use union::is_definition;
 pub use union::{Union, WorkerOutput, union};

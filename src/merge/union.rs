@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::btf::kind::{Kind, kind_of, map_refs};
+use crate::btf::kind::map_refs;
 use crate::fragment::{Fragment, IndexType, Notes};
 use crate::pool::{ClassId, Pool, Ref, Target};
 
@@ -84,15 +84,5 @@ fn translate(fragment: &mut Fragment, translation: &[ClassId]) {
     }
     if let IndexType::Int(class) = &mut fragment.index_type {
         new(class);
-    }
-}
-
-/// Whether a record is a definition of a name, not a mere mention: a struct, union or an enum
-/// with values (spec/btf-and-dedup section 2.6).
-pub(crate) fn is_definition(record: &[u32]) -> bool {
-    match kind_of(record) {
-        Kind::Struct | Kind::Union => record[0] != 0,
-        Kind::Enum | Kind::Enum64 => record[0] != 0 && record.len() > 3,
-        _ => false,
     }
 }

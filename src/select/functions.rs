@@ -11,7 +11,7 @@ use super::symbols::{FunctionSymbol, FunctionTable, Group, GroupId, is_ambiguous
 use crate::fragment::{Fragment, FunctionFlags};
 use crate::names::{NameId, Names};
 use crate::options::{Feature, Options};
-use crate::pool::{ClassId, Pool, Ref, Target};
+use crate::pool::{ClassId, Pool};
 
 /// A function to be emitted.
 #[derive(Clone, Copy, Debug)]
@@ -183,15 +183,8 @@ impl<'a> Judge<'a, '_> {
     }
 
     fn choose(&self, name: &'a [u8], kfunc_flags: Option<u32>, state: &State) -> Chosen<'a> {
-        let prototype = self.prototype(state);
+        let prototype = self.pool.prototype(state.class);
         Chosen { name, unit: state.unit, class: state.class, prototype, kfunc_flags }
-    }
-
-    fn prototype(&self, state: &State) -> ClassId {
-        match Ref(self.pool.record(state.class)[2]).target() {
-            Target::Class(prototype) => prototype,
-            Target::Void | Target::Key(_) => unreachable!("a FUNC record refers to a prototype"),
-        }
     }
 
     fn own_flags(&self, state: &State) -> FunctionFlags {
@@ -219,7 +212,8 @@ impl<'a> Judge<'a, '_> {
             if shared & HOPELESS != 0 || is_inconsistent {
                 continue;
             }
-            let (first, other) = (self.prototype(&states[0]), self.prototype(&states[later]));
+            let (first, other) =
+                (self.pool.prototype(states[0].class), self.pool.prototype(states[later].class));
             if let Some(difference) = difference(self.pool, self.names, first, other) {
                 is_inconsistent = true;
                 decision.lines.push(skip_line(group, &difference));
