@@ -1,7 +1,7 @@
 //! Which variables are emitted, and in which section they are (spec/encoding section 5).
 
 use hashbrown::HashSet;
-use object::elf::{SHT_NOBITS, SHT_PROGBITS, STT_OBJECT};
+use object::elf::{SHF_ALLOC, SHT_NOBITS, SHT_PROGBITS, STT_OBJECT};
 
 use crate::elf::{ElfFile, SymbolTable};
 use crate::fragment::{Fragment, VariableUse};
@@ -104,8 +104,11 @@ impl Candidates {
         let percpu = options.features.has(Feature::Var);
         let mut sections = Vec::new();
         for (index, section) in elf.sections().iter().enumerate().skip(1) {
+            // What is not loaded has no address; its header says 0, where per-CPU variables of
+            // x86-64 kernels before 6.15 are.
+            let is_loaded = section.flags.0 & SHF_ALLOC.0 != 0;
             let holds_data = matches!(section.kind, SHT_PROGBITS | SHT_NOBITS);
-            if holds_data && section.size > 0 {
+            if is_loaded && holds_data && section.size > 0 {
                 let is_percpu = section.name == b".data..percpu";
                 sections.push(Candidate {
                     index: index as u32,

@@ -227,3 +227,40 @@ fn definitions_of_one_name_in_one_unit_stay_apart() {
     }
     assert_eq!(seen, 2, "{text}");
 }
+
+/// A section that is not loaded has address 0 in its header. A `.BTF` that was moved out of its
+/// segment once came before the per-CPU section and took its variables.
+#[test]
+fn a_section_that_is_not_loaded_has_no_variables() {
+    let directory = TempDir::new().unwrap();
+    let source = "__attribute__((section(\".data..percpu\"))) int counter = 1;
+                  int main(void) { return counter; }";
+    std::fs::write(directory.path().join("percpu.c"), source).unwrap();
+    let script = "SECTIONS { .data..percpu 0x10000 : { *(.data..percpu) } } INSERT AFTER .bss;";
+    std::fs::write(directory.path().join("percpu.lds"), script).unwrap();
+    let ran = Command::new("gcc")
+        .args(["-g", "-no-pie", "-Wl,-T,percpu.lds", "percpu.c"])
+        .args(["-o", "program"])
+        .current_dir(directory.path())
+        .output();
+    let Some(ran) = ran.ok() else {
+        println!("SKIPPED: no gcc");
+        return;
+    };
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let program = directory.path().join("program");
+    let before = encode(&program, &[]);
+    const VAR: usize = 14;
+    assert_eq!(counts(&before)[VAR], 1);
+    let mut bytes = std::fs::read(&program).unwrap();
+    // The first section now claims to be unloaded, at 0, and larger than the variable's address.
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let first = word(&bytes, 40) as usize + 64;
+    bytes.resize(0x20_0000, 0);
+    for (at, value) in [(8, 0), (16, 0), (32, 0x10_0000_u64)] {
+        bytes[first + at..first + at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes[first + 4] = 1;
+    std::fs::write(&program, bytes).unwrap();
+    assert!(encode(&program, &[]) == before);
+}
