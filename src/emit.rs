@@ -228,6 +228,13 @@ fn append_words(bytes: &mut Vec<u8>, words: &[u32], big_endian: bool) {
     }
 }
 
+/// An image of records whose names are offsets in `strings`.
+pub(crate) fn image_of_words(words: &[u32], strings: &[u8], format: Format) -> Vec<u8> {
+    let mut types = Vec::new();
+    append_words(&mut types, words, format.big_endian);
+    image(&[types], strings, format)
+}
+
 /// Puts header, types, layout and strings together (rules F1 to F6).
 fn image(types: &[Vec<u8>], strings: &[u8], format: Format) -> Vec<u8> {
     const MAGIC: u32 = 0xeb9f;

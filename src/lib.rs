@@ -6,6 +6,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod decode;
+pub mod distill;
 pub mod dwarf;
 pub mod elf;
 pub mod embed;

@@ -8,17 +8,20 @@
 //! `examine` does all of that to one program.
 //!
 //! Besides, `mutant` makes up BTF images that `btfcache::btf::verify` and the running kernel must
-//! judge alike; `kernel` asks the latter.
+//! judge alike; `kernel` asks the latter. `split` cuts images into a base and split BTF, `modules`
+//! has that of real modules: what `btfcache::distill` makes of it must be what libbpf makes of it.
 
 pub mod compare;
 pub mod examine;
 pub mod image;
 pub mod kernel;
 pub mod libbpf;
+pub mod modules;
 pub mod mutant;
 pub mod ours;
 pub mod partition;
 pub mod program;
 pub mod random;
 pub mod rules;
+pub mod split;
 pub mod types;

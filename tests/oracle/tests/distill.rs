@@ -1,0 +1,115 @@
+//! Distilling gives what libbpf's `btf__distill_base` gives, byte for byte.
+
+use std::io::Write as _;
+
+use btfcache::btf::read::Btf;
+use btfcache::distill::{DistillError, distill};
+use btfcache_oracle::image::Input;
+use btfcache_oracle::libbpf::{self, Refusal};
+use btfcache_oracle::modules::{Module, modules};
+use btfcache_oracle::mutant;
+use btfcache_oracle::program::Program;
+use btfcache_oracle::random::Random;
+use btfcache_oracle::split::cut;
+use btfcache_oracle::types::Traits;
+
+const TRAITS: Traits = Traits {
+    is_ambiguous: true,
+    has_forwards: true,
+    has_equal_arrays: true,
+    has_repeats: true,
+    has_clashes: true,
+    has_empty_enums: true,
+    has_local_duplicates: false,
+};
+const EINVAL: i32 = 22;
+
+#[derive(Debug, Default)]
+struct Count {
+    equal: usize,
+    refused: usize,
+    /// Pairs that only we refuse, since the kernel does (rule X10).
+    without_base: usize,
+}
+
+impl Count {
+    /// Distills both ways, and compares.
+    fn add(&mut self, base: &[u8], split: &[u8]) -> Result<(), String> {
+        let theirs = libbpf::distill(base, split);
+        let base = Btf::parse(base, None).map_err(|error| error.to_string())?;
+        let split = Btf::parse(split, Some(&base)).map_err(|error| error.to_string())?;
+        let place = match (distill(&split), theirs) {
+            (Ok(ours), Ok((base, split))) if (&ours.base, &ours.split) == (&base, &split) => {
+                &mut self.equal
+            }
+            (
+                Err(DistillError::Unexpected { .. } | DistillError::EnumSize { .. }),
+                Err(Refusal::Error(EINVAL)),
+            ) => &mut self.refused,
+            (Err(DistillError::EmptyBase), Ok((base, _))) if is_without_types(&base) => {
+                &mut self.without_base
+            }
+            (ours, theirs) => return Err(format!("we: {ours:x?}\nlibbpf: {theirs:x?}")),
+        };
+        *place += 1;
+        Ok(())
+    }
+
+    fn report(&self, what: &str) {
+        let _ = writeln!(std::io::stderr(), "distilling {what}: {self:?}");
+    }
+}
+
+fn is_without_types(image: &[u8]) -> bool {
+    Btf::parse(image, None).is_ok_and(|btf| btf.type_count() == 0)
+}
+
+fn factor() -> u64 {
+    std::env::var("ORACLE_FACTOR").map_or(1, |factor| factor.parse().unwrap())
+}
+
+/// Makes so many images and distills them, cut in two.
+fn distill_all(what: &str, count: u64, image: impl Fn(&mut Random) -> Vec<u8>) -> Count {
+    let mut total = Count::default();
+    for seed in 0..count * factor() {
+        let mut random = Random::new(seed);
+        let image = image(&mut random);
+        if Btf::parse(&image, None).is_ok_and(|btf| btf.type_count() > 1) {
+            let (base, split) = cut(&image, random.percent(30), &mut random);
+            total.add(&base, &split).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+    total.report(what);
+    total
+}
+
+#[test]
+fn programs_are_distilled_as_by_libbpf() {
+    let image = |random: &mut Random| {
+        let program = Program::new(TRAITS, random);
+        Input::new(&program).bytes
+    };
+    let total = distill_all("programs", 500, image);
+    assert!(total.equal > 100, "{total:?}");
+}
+
+#[test]
+fn images_of_all_kinds_are_distilled_as_by_libbpf() {
+    let total = distill_all("images of all kinds", 20_000, mutant::image);
+    assert!(total.equal > 1000 && total.refused > 100 && total.without_base > 10, "{total:?}");
+}
+
+#[test]
+fn real_modules_are_distilled_as_by_libbpf() {
+    let Some((base, modules)) =
+        modules("real_modules_are_distilled_as_by_libbpf", factor() as usize)
+    else {
+        return;
+    };
+    let mut total = Count::default();
+    for Module { path, split } in &modules {
+        total.add(&base, split).unwrap_or_else(|_| panic!("`{}` differs", path.display()));
+    }
+    total.report("modules");
+    assert_eq!(total.equal, modules.len(), "{total:?}");
+}
