@@ -2,16 +2,22 @@
 //! values. The only file that reads environment variables; every variable is declared in
 //! [`VARIABLES`].
 //!
-//! A setting is looked for on the command line first, then here. No variable can change the bytes
+//! What they mean together with flags and the configuration file says [`crate::settings`]. No variable can change the bytes
 //! of a result, except [`PAHOLE_LANG_EXCLUDE`], which is pahole's.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use crate::settings::Name;
+
 /// Languages to leave out when the command line names none (spec/encoding 1.2.1).
 pub const PAHOLE_LANG_EXCLUDE: &str = "PAHOLE_LANG_EXCLUDE";
-/// Switches the cache off.
-pub const BTFCACHE_DISABLE: &str = "BTFCACHE_DISABLE";
+/// The home directory.
+pub const HOME: &str = "HOME";
+/// Where caches are.
+pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Where configuration files are.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 
 /// One environment variable.
 #[derive(Clone, Copy, Debug)]
@@ -22,21 +28,29 @@ pub struct Variable {
     pub help: &'static str,
 }
 
+const fn setting(name: Name) -> Variable {
+    Variable { name: name.variable(), help: name.help() }
+}
+
 /// Every variable that is read, in the order of the help text.
-pub const VARIABLES: [Variable; 7] = [
-    Variable { name: BTFCACHE_DISABLE, help: "1: work as if there were no cache" },
-    Variable { name: "BTFCACHE_DIR", help: "directory of the cache (reserved)" },
-    Variable {
-        name: "BTFCACHE_STAT",
-        help: "off: never trust size and times of a file (reserved)",
-    },
-    Variable { name: "BTFCACHE_RECACHE", help: "1: write results, read none (reserved)" },
-    Variable { name: "BTFCACHE_READONLY", help: "1: read results, write none (reserved)" },
-    Variable { name: "BTFCACHE_STATS_LOG", help: "file that gets one line per run (reserved)" },
+pub const VARIABLES: [Variable; 14] = [
+    setting(Name::Dir),
+    setting(Name::Disable),
+    setting(Name::ReadOnly),
+    setting(Name::Recache),
+    setting(Name::MaxSize),
+    setting(Name::MaxAge),
+    setting(Name::Stat),
+    setting(Name::Check),
+    setting(Name::StrictCache),
+    setting(Name::StatsLog),
     Variable {
         name: PAHOLE_LANG_EXCLUDE,
         help: "languages to leave out when no `--lang` option is given",
     },
+    Variable { name: XDG_CACHE_HOME, help: "where the cache is unless BTFCACHE_DIR is set" },
+    Variable { name: XDG_CONFIG_HOME, help: "where btfcache/config with the settings is" },
+    Variable { name: HOME, help: "where .cache and .config are" },
 ];
 
 /// The variables of [`VARIABLES`] that are set.
@@ -65,29 +79,6 @@ impl Environment {
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.values.get(name).map(OsString::as_os_str)
     }
-
-    /// Whether a switch is on: set, and to something that does not mean no.
-    fn switch(&self, name: &str) -> bool {
-        let off = |value: &OsStr| {
-            ["", "0", "false", "no", "off"].iter().any(|word| value.eq_ignore_ascii_case(word))
-        };
-        self.get(name).is_some_and(|value| !off(value))
-    }
-}
-
-/// Settings that steer a run without changing its result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Neither read nor write the cache.
-    pub cache_disabled: bool,
-}
-
-impl Settings {
-    /// What the environment asks for.
-    #[must_use]
-    pub fn resolve(environment: &Environment) -> Self {
-        Self { cache_disabled: environment.switch(BTFCACHE_DISABLE) }
-    }
 }
 
 /// The variables as a section of the help text.
@@ -104,20 +95,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disable_understands_yes_and_no() {
-        for (value, disabled) in [
-            ("1", true),
-            ("yes", true),
-            ("", false),
-            ("0", false),
-            ("False", false),
-            ("off", false),
-        ] {
-            let environment = Environment::of(&[(BTFCACHE_DISABLE, value)]);
-            let settings = Settings::resolve(&environment);
-            assert_eq!(settings.cache_disabled, disabled, "BTFCACHE_DISABLE={value}");
+    fn every_setting_has_a_variable() {
+        for name in Name::ALL {
+            assert!(VARIABLES.iter().any(|variable| variable.name == name.variable()), "{name:?}");
         }
-        assert!(!Settings::resolve(&Environment::default()).cache_disabled);
     }
 
     #[test]

@@ -20,5 +20,6 @@ pub mod pipeline;
 pub mod pool;
 pub mod relocate;
 pub mod select;
+pub mod settings;
 pub mod timing;
 pub mod write_file;

@@ -15,8 +15,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::commands::{self, Command};
-use crate::config::{Environment, Settings};
+use crate::config::Environment;
 use crate::output::{Dialect, Outcome, Output};
+use crate::settings::{Flags, Settings};
 
 /// Why a command line is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,9 @@ pub fn run(arguments: &[OsString], environment: &Environment) -> ExitCode {
     let (dialect, words) = dialect_of(arguments);
     let output = Output::new(dialect);
     let outcome = match parse(dialect, words, environment) {
-        Ok(command) => commands::run(&command, &Settings::resolve(environment), output),
+        Ok(command) => {
+            commands::run(&command, &Settings::resolve(&Flags::default(), environment), output)
+        }
         Err(refusal) => {
             output.message(&refusal.message);
             refusal.outcome

@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::pool::Jobs;
 use super::progress;
-use crate::config::Settings;
 use crate::embed::{Edit, Placement};
 use crate::options::{Feature, Options};
 use crate::output::Output;
 use crate::pipeline::{self, Encoded};
+use crate::settings::Settings;
 use crate::timing::Timing;
 use crate::write_file::write_file;
 
@@ -62,7 +62,7 @@ pub(super) fn run(request: &EncodeRequest, settings: &Settings, output: Output) 
     report(&request.notices, request.strict, output)?;
     refuse_base(request)?;
     // There is no cache yet that could be disabled.
-    let _ = settings.cache_disabled;
+    let _ = settings.disable;
     request.inputs.iter().try_for_each(|input| encode_file(input, request, output))
 }
 

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Result};
 
-use crate::config::Settings;
 use crate::output::{Outcome, Output};
+use crate::settings::Settings;
 
 pub use encode::{EncodeRequest, Target};
 pub use pool::Jobs;

@@ -2,6 +2,7 @@
 //! file, so that a file cut short under us is an error and not a signal.
 
 mod compression;
+mod inputs;
 mod section;
 mod symbols;
 
@@ -94,6 +95,8 @@ pub struct ElfFile {
     file: File,
     target: Target,
     sections: Vec<Section>,
+    /// For each section whether its bytes can change a result.
+    inputs: Vec<bool>,
 }
 
 impl fmt::Debug for ElfFile {
@@ -116,7 +119,8 @@ impl ElfFile {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
         let (target, sections) = read_headers(file.file(), size)?;
-        Ok(Self { path: path.to_owned(), file, target, sections })
+        let inputs = inputs::of(&sections, target.is_relocatable());
+        Ok(Self { path: path.to_owned(), file, target, sections, inputs })
     }
 
     /// The path the file was opened by.
@@ -143,6 +147,28 @@ impl ElfFile {
         self.sections.iter().find(|section| section.name == name.as_bytes())
     }
 
+    /// Whether the bytes of `section`, one of [`Self::sections`], can change a result.
+    #[must_use]
+    pub fn is_input(&self, section: &Section) -> bool {
+        let index = self.sections.iter().position(|other| std::ptr::eq(other, section));
+        index.is_some_and(|index| self.inputs[index])
+    }
+
+    /// The sections whose header can change a result, by index, and whether their bytes can, too.
+    pub fn key_sections(&self) -> impl Iterator<Item = (u32, &Section, bool)> {
+        let sections = self.sections.iter().zip(&self.inputs).zip(0_u32..);
+        let sections = sections.map(|((section, &is_input), index)| (index, section, is_input));
+        sections.filter(|(_, section, is_input)| *is_input || inputs::is_loaded(section))
+    }
+
+    /// The facts of the file system about the open file.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn metadata(&self) -> std::io::Result<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
     /// Fills `buffer` from the file at `offset`.
     ///
     /// # Errors
@@ -157,6 +183,11 @@ impl ElfFile {
     /// # Errors
     /// When the section is compressed in a way that cannot be undone.
     pub fn data(&self, section: &Section) -> Result<SectionData, ElfError> {
+        debug_assert!(
+            self.is_input(section) || inputs::is_base(section),
+            "`{}` is read, but not part of the file's key: see elf/inputs.rs",
+            String::from_utf8_lossy(&section.name)
+        );
         section::open(self, section)
     }
 

@@ -71,6 +71,16 @@ pub(super) fn read(elf: &ElfFile) -> Result<Option<SymbolTable>, ElfError> {
     Ok(Some(SymbolTable { symbols, strings }))
 }
 
+/// Indices of the sections that [`read`] reads.
+pub(super) fn sections(sections: &[Section]) -> Vec<usize> {
+    let Some(table) = sections.iter().position(is_symbol_table) else {
+        return Vec::new();
+    };
+    let strings = usize::try_from(sections[table].link).ok().filter(|&link| link < sections.len());
+    let extension = sections.iter().position(|other| is_extension_of(other, table));
+    [Some(table), strings, extension].into_iter().flatten().collect()
+}
+
 fn is_symbol_table(section: &Section) -> bool {
     section.name == b".symtab" && section.kind == object::elf::SHT_SYMTAB
 }

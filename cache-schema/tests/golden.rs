@@ -1,0 +1,83 @@
+//! Pins the bytes. When one of these fails, what is on users' disks would be misread or never be
+//! found again: bump `SCHEMA_VERSION` (a layout or a key changed), tell the history in
+//! `README.md`, and only then put the new bytes here.
+
+use std::fmt::Write as _;
+
+use btfcache_schema::{
+    CHUNK_SIZE, Counter, ENCODER_VERSION, Fields, Key, KeyHasher, Kind, Purpose, ResultRecord,
+    RunRecord, SCHEMA_VERSION, StatRecord, Tag, Value, seal,
+};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+#[test]
+fn versions() {
+    assert_eq!((SCHEMA_VERSION, ENCODER_VERSION), (1, 1), "new versions need new golden bytes");
+    assert_eq!(CHUNK_SIZE, 1 << 20, "the size of chunks is part of every content key");
+}
+
+#[test]
+fn keys() {
+    let mut hasher = KeyHasher::new(Purpose::Result);
+    for tag in Tag::ALL {
+        hasher.number(*tag, *tag as u8);
+        hasher.field(*tag, Value::Bytes(tag.name().as_bytes()));
+    }
+    hasher.key(Tag::Content, &Key([1; 32]));
+    assert_eq!(
+        hasher.finish().to_string(),
+        "7d2bd154c1737d4ab0142a78a57f2273c1a89bb0a2d6d792d95389533b3f1b59"
+    );
+}
+
+#[test]
+fn envelope() {
+    assert_eq!(
+        hex(&seal(Kind::Result, &Key([2; 32]), b"BTF")),
+        "4254464341434845010000000100000002020202020202020202020202020202020202020202020202020202020202020300000000000000a7e85f8d6d6a9e912665b1447a2c7d4660f5710506cd76e33f059af89d23e31a425446"
+    );
+}
+
+#[test]
+fn result_record() {
+    let record = ResultRecord {
+        btf: b"BTF".to_vec(),
+        base: Some(b"base".to_vec()),
+        base_key: Some(Key([3; 32])),
+        notices: vec!["n".to_owned()],
+        skips: vec!["s".to_owned()],
+        microseconds: 1000,
+    };
+    assert_eq!(
+        hex(&record.encode()),
+        "e803000000000000010303030303030303030303030303030303030303030303030303030303030303010000000000000001000000000000006e0100000000000000010000000000000073010400000000000000626173650300000000000000425446"
+    );
+}
+
+#[test]
+fn stat_record() {
+    let (modified, changed) = (-2, 3);
+    let content = Key([4; 32]);
+    let record = StatRecord { device: 1, inode: 2, size: 4096, modified, changed, content };
+    assert_eq!(
+        hex(&record.encode()),
+        "010000000000000002000000000000000010000000000000feffffffffffffff03000000000000000404040404040404040404040404040404040404040404040404040404040404"
+    );
+}
+
+#[test]
+fn run_record() {
+    let mut record = RunRecord::new("vmlinux".to_owned());
+    record.add(Counter::Runs, 1);
+    record.add(Counter::ProblemSetting, 2);
+    assert_eq!(
+        hex(&record.encode()),
+        "0700000000000000766d6c696e75780100010000000000000039000200000000000000"
+    );
+}
