@@ -1,5 +1,6 @@
 //! The BTF format: kinds, records, images (spec/btf-and-dedup section 1).
 
+pub mod fit;
 pub mod kind;
 pub mod load;
 pub mod read;

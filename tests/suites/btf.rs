@@ -1,6 +1,7 @@
 //! The reader of BTF images and the kernel's rules, on images built word by word and on real ones.
 
 mod distill;
+mod fit;
 mod image;
 mod load;
 mod read;

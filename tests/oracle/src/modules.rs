@@ -18,6 +18,15 @@ pub struct Module {
 /// How many modules are taken, spread over all there are, times the factor.
 const COUNT: usize = 12;
 
+/// `ORACLE_FACTOR`: how many times more is tried than usual.
+///
+/// # Panics
+/// If it is not a number.
+#[must_use]
+pub fn factor() -> usize {
+    std::env::var("ORACLE_FACTOR").map_or(1, |factor| factor.parse().expect("it is a number"))
+}
+
 /// The image of the kernel `BTFCACHE_TEST_VMLINUX`, which has BTF, and the split images of some of
 /// the modules below the folder `BTFCACHE_TEST_MODULES`, which have DWARF, as the pahole that
 /// `BTFCACHE_TEST_PAHOLE` names makes them. `None`, and a line on stderr, without those.
@@ -25,7 +34,7 @@ const COUNT: usize = 12;
 /// # Panics
 /// If pahole fails, or makes nothing that can be read.
 #[must_use]
-pub fn modules(test: &str, factor: usize) -> Option<(Vec<u8>, Vec<Module>)> {
+pub fn modules(test: &str) -> Option<(Vec<u8>, Vec<Module>)> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let wanted = ["BTFCACHE_TEST_VMLINUX", "BTFCACHE_TEST_MODULES", "BTFCACHE_TEST_PAHOLE"];
     let [Some(vmlinux), Some(folder), Some(pahole)] = wanted.map(variable) else {
@@ -35,7 +44,7 @@ pub fn modules(test: &str, factor: usize) -> Option<(Vec<u8>, Vec<Module>)> {
     let mut files = Vec::new();
     find_modules(&folder, &mut files);
     files.sort();
-    let step = files.len().div_ceil(COUNT * factor).max(1);
+    let step = files.len().div_ceil(COUNT * factor()).max(1);
     let base = load::images(&vmlinux).expect("the kernel has BTF").btf;
     let split = |path: PathBuf| {
         let split = split_btf(&pahole, &vmlinux, &path)?;

@@ -42,6 +42,49 @@ fn stay_within(record: &mut [u32], last: u32) {
     map_refs(record, |target| if target > last { target % last + 1 } else { target });
 }
 
+/// Changes an image in so many places, so that it still can be read: kinds, sizes and flags of types
+/// without elements, and names. If types may be added, some are repeated at the end.
+///
+/// # Panics
+/// If the image cannot be read.
+#[must_use]
+pub fn mutate(image: &[u8], changes: usize, may_add: bool, random: &mut Random) -> Vec<u8> {
+    let btf = Btf::parse(image, None).expect("the image is right");
+    let mut records: Vec<Vec<u32>> = btf.records().map(|(_, record)| record.to_vec()).collect();
+    for _ in 0..changes.min(records.len() * 4) {
+        let (place, other) = (random.below(records.len()), random.below(records.len()));
+        let donor = records[other].clone();
+        let record = &mut records[place];
+        match random.below(5) {
+            0 => record[0] = donor[0],
+            1 if has_size(record) => record[2] = [0, 1, 4, 8, 24][random.below(5)],
+            2 if !matches!(kind_of(record), Kind::Func | Kind::Typedef) => record[1] ^= 1 << 31,
+            3 => become_plain(record, random),
+            _ if may_add => {
+                let copy = record.clone();
+                records.push(copy);
+            }
+            _ => {}
+        }
+    }
+    image_of(&records.concat(), btf.strings(), btf.is_big_endian())
+}
+
+fn has_size(record: &[u32]) -> bool {
+    use Kind::{Enum, Enum64, Float, Int, Struct, Union};
+    matches!(kind_of(record), Int | Float | Enum | Enum64 | Struct | Union)
+}
+
+/// Makes a record of three words one of another kind without references.
+fn become_plain(record: &mut [u32], random: &mut Random) {
+    use Kind::{Enum, Enum64, Float, Fwd, Struct, Union};
+    let is_plain = matches!(kind_of(record), Enum | Enum64 | Float | Fwd | Struct | Union);
+    if is_plain && record.len() == 3 {
+        let kind = [Enum, Enum64, Float, Fwd, Struct, Union][random.below(6)];
+        record[1] = Info::new(kind, 0, random.percent(30)).0;
+    }
+}
+
 /// An image of these records and strings.
 #[must_use]
 pub fn image_of(words: &[u32], strings: &[u8], is_big_endian: bool) -> Vec<u8> {

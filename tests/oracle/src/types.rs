@@ -146,6 +146,22 @@ pub struct Traits {
     pub has_local_duplicates: bool,
 }
 
+impl Traits {
+    /// All of them.
+    #[must_use]
+    pub const fn of_all() -> Self {
+        Self {
+            is_ambiguous: true,
+            has_forwards: true,
+            has_equal_arrays: true,
+            has_repeats: true,
+            has_clashes: true,
+            has_empty_enums: true,
+            has_local_duplicates: false,
+        }
+    }
+}
+
 /// All that the units of a program can say.
 #[derive(Clone, Debug, Default)]
 pub struct Source {

@@ -6,22 +6,13 @@ use btfcache::btf::read::Btf;
 use btfcache::distill::{DistillError, distill};
 use btfcache_oracle::image::Input;
 use btfcache_oracle::libbpf::{self, Refusal};
-use btfcache_oracle::modules::{Module, modules};
+use btfcache_oracle::modules::{Module, factor, modules};
 use btfcache_oracle::mutant;
 use btfcache_oracle::program::Program;
 use btfcache_oracle::random::Random;
 use btfcache_oracle::split::cut;
 use btfcache_oracle::types::Traits;
 
-const TRAITS: Traits = Traits {
-    is_ambiguous: true,
-    has_forwards: true,
-    has_equal_arrays: true,
-    has_repeats: true,
-    has_clashes: true,
-    has_empty_enums: true,
-    has_local_duplicates: false,
-};
 const EINVAL: i32 = 22;
 
 #[derive(Debug, Default)]
@@ -64,14 +55,10 @@ fn is_without_types(image: &[u8]) -> bool {
     Btf::parse(image, None).is_ok_and(|btf| btf.type_count() == 0)
 }
 
-fn factor() -> u64 {
-    std::env::var("ORACLE_FACTOR").map_or(1, |factor| factor.parse().unwrap())
-}
-
 /// Makes so many images and distills them, cut in two.
 fn distill_all(what: &str, count: u64, image: impl Fn(&mut Random) -> Vec<u8>) -> Count {
     let mut total = Count::default();
-    for seed in 0..count * factor() {
+    for seed in 0..count * factor() as u64 {
         let mut random = Random::new(seed);
         let image = image(&mut random);
         if Btf::parse(&image, None).is_ok_and(|btf| btf.type_count() > 1) {
@@ -86,7 +73,7 @@ fn distill_all(what: &str, count: u64, image: impl Fn(&mut Random) -> Vec<u8>) -
 #[test]
 fn programs_are_distilled_as_by_libbpf() {
     let image = |random: &mut Random| {
-        let program = Program::new(TRAITS, random);
+        let program = Program::new(Traits::of_all(), random);
         Input::new(&program).bytes
     };
     let total = distill_all("programs", 500, image);
@@ -101,9 +88,7 @@ fn images_of_all_kinds_are_distilled_as_by_libbpf() {
 
 #[test]
 fn real_modules_are_distilled_as_by_libbpf() {
-    let Some((base, modules)) =
-        modules("real_modules_are_distilled_as_by_libbpf", factor() as usize)
-    else {
+    let Some((base, modules)) = modules("real_modules_are_distilled_as_by_libbpf") else {
         return;
     };
     let mut total = Count::default();
