@@ -21,5 +21,6 @@ pub mod pool;
 pub mod relocate;
 pub mod select;
 pub mod settings;
+pub mod store;
 pub mod timing;
 pub mod write_file;
