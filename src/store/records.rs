@@ -171,12 +171,13 @@ mod tests {
 
     #[test]
     fn damage_is_told_and_removed() {
-        let damages: [(&str, fn(&Path)); 6] = [
+        type Damage = fn(&Path);
+        let damages: [(&str, Damage); 6] = [
             ("cut", |path| OpenOptions::new().write(true).open(path).unwrap().set_len(40).unwrap()),
             ("empty", |path| fs::write(path, b"").unwrap()),
             ("other bytes", |path| fs::write(path, [7; 95]).unwrap()),
             ("other value", |path| {
-                fs::write(path, seal(Kind::Result, &Key([0; 32]), b"x")).unwrap()
+                fs::write(path, seal(Kind::Result, &Key([0; 32]), b"x")).unwrap();
             }),
             ("folder", |path| {
                 fs::remove_file(path).unwrap();
