@@ -257,13 +257,18 @@ impl NameCache {
 
     fn get(&mut self, offset: u64, look_up: impl FnOnce() -> NameId) -> NameId {
         if self.slots.is_empty() {
-            self.slots.resize(Self::SLOTS, (u64::MAX, NameId::NONE));
+            self.fill();
         }
         let slot = &mut self.slots[offset as usize % Self::SLOTS];
         if slot.0 != offset {
             *slot = (offset, look_up());
         }
         slot.1
+    }
+
+    #[cold]
+    fn fill(&mut self) {
+        self.slots.resize(Self::SLOTS, (u64::MAX, NameId::NONE));
     }
 
     /// Forgets everything: the next offsets belong to another file.

@@ -114,20 +114,18 @@ impl<'a, const BIG: bool> Cursor<'a, BIG> {
 
     /// Passes over `size` bytes.
     #[inline(always)]
-    pub fn skip(&mut self, size: u64) -> Result<(), Eof> {
-        let end = (self.position as u64).saturating_add(size);
-        if end > self.bytes.len() as u64 {
+    pub fn skip(&mut self, size: u32) -> Result<(), Eof> {
+        let end = self.position + size as usize;
+        if end > self.bytes.len() {
             return Err(Eof);
         }
-        self.position = end as usize;
+        self.position = end;
         Ok(())
     }
 
-    /// The next `size` bytes.
-    pub fn take(&mut self, size: u64) -> Result<&'a [u8], Eof> {
-        let start = self.position;
-        self.skip(size)?;
-        Ok(&self.bytes[start..self.position])
+    /// Passes over as many bytes as a block claims to have.
+    pub fn skip_block(&mut self, size: u64) -> Result<(), Eof> {
+        u32::try_from(size).map_err(|_| Eof).and_then(|size| self.skip(size))
     }
 
     /// The bytes up to the next NUL, which is passed over.

@@ -2,9 +2,8 @@
 
 use super::cursor::{Cursor, Eof};
 use super::sections::Dwarf;
-use super::template::{
-    ABSENT, Op, SLOTS, Simple, SimpleName, Slot, Step, Template, Templates, indirect_step,
-};
+use super::simple::{Simple, SimpleName, WINDOW};
+use super::template::{Op, SLOTS, Slot, Step, Template, Templates, indirect_step};
 use super::unit::UnitHeader;
 use crate::names::{NameCache, NameId, Names};
 
@@ -185,7 +184,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
     pub fn read(&mut self, template: &Template, values: &mut Values) -> Result<(), DieError> {
         values.present = 0;
         for step in self.templates.steps(template) {
-            self.cursor.skip(u64::from(step.before))?;
+            self.cursor.skip(step.before)?;
             match step.slot {
                 Some(slot) => {
                     let value = self.value(step.op, step)?;
@@ -197,53 +196,51 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
                 None => self.pass(step.op)?,
             }
         }
-        self.cursor.skip(u64::from(template.after))?;
+        self.cursor.skip(template.after)?;
         Ok(())
     }
 
     /// Reads name, type and number of a DIE whose template is [`Simple`].
     #[inline(always)]
     pub fn read_simple(&mut self, simple: &Simple) -> Result<(NameId, DieRef, u64), DieError> {
-        let name = match simple.name {
-            SimpleName::Absent => NameId::NONE,
-            SimpleName::Strp => {
-                self.cursor.skip(u64::from(simple.before_name))?;
-                let offset = u64::from(self.cursor.u32()?);
-                self.dwarf.names.at_offset(offset, self.has_long_names, self.names)
-            }
-            SimpleName::String => {
-                self.cursor.skip(u64::from(simple.before_name))?;
-                self.inline_name()?
+        let mut name = NameId::NONE;
+        if simple.name == SimpleName::InPlace {
+            self.cursor.skip(simple.before_name)?;
+            name = self.inline_name()?;
+        }
+        let bytes = self.cursor.bytes.get(self.cursor.position..).ok_or(Eof)?;
+        self.cursor.skip(simple.size)?;
+        let copy;
+        let window = match bytes.first_chunk() {
+            Some(window) => window,
+            None => {
+                copy = last_window(bytes);
+                &copy
             }
         };
-        let start = self.cursor.position;
-        self.cursor.skip(u64::from(simple.size))?;
-        let rest = Cursor::<BIG>::new(&self.cursor.bytes[start..self.cursor.position], 0);
-        let at = |place: u32| Cursor::<BIG> { position: place as usize, ..rest };
-        let ty = if simple.type_at == ABSENT { 0 } else { at(simple.type_at).u32()? };
-        let number = match simple.number_at {
-            ABSENT => simple.number,
-            place => at(place).unsigned(simple.number_width)?,
-        };
-        Ok((name, ty, number))
+        if simple.name == SimpleName::Offset {
+            let offset = u64::from(simple.name_in::<BIG>(window));
+            name = self.dwarf.names.at_offset(offset, self.has_long_names, self.names);
+        }
+        Ok((name, simple.type_in::<BIG>(window), simple.number_in::<BIG>(window)))
     }
 
     /// Passes over the attributes of a DIE.
     #[inline(always)]
     pub fn skip(&mut self, template: &Template) -> Result<(), DieError> {
         if let Some(size) = template.fixed_size {
-            self.cursor.skip(u64::from(size))?;
+            self.cursor.skip(size)?;
             return Ok(());
         }
         for step in self.templates.steps(template) {
-            self.cursor.skip(u64::from(step.before))?;
+            self.cursor.skip(step.before)?;
             if step.op == Op::Indirect {
                 self.indirect(template, step, None)?;
             } else {
                 self.pass(step.op)?;
             }
         }
-        self.cursor.skip(u64::from(template.after))?;
+        self.cursor.skip(template.after)?;
         Ok(())
     }
 
@@ -337,11 +334,11 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
                 u64::from(FOREIGN)
             }
             Op::AltReference(width) => {
-                self.cursor.skip(u64::from(width))?;
+                self.cursor.skip(u32::from(width))?;
                 u64::from(FOREIGN)
             }
             Op::AltStrp(width) => {
-                self.cursor.skip(u64::from(width))?;
+                self.cursor.skip(u32::from(width))?;
                 0
             }
             Op::Preset
@@ -376,7 +373,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             _ => 16,
         };
         let start = self.cursor.position as u64;
-        self.cursor.skip(size)?;
+        self.cursor.skip_block(size)?;
         Ok(start | size << 32)
     }
 
@@ -408,8 +405,8 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             | Op::AltReference(size)
             | Op::Strp(size)
             | Op::LineStrp(size)
-            | Op::AltStrp(size) => self.cursor.skip(u64::from(size))?,
-            Op::Strx(size) if size != 0 => self.cursor.skip(u64::from(size))?,
+            | Op::AltStrp(size) => self.cursor.skip(u32::from(size))?,
+            Op::Strx(size) if size != 0 => self.cursor.skip(u32::from(size))?,
             Op::Flag => self.cursor.skip(1)?,
             Op::Signature => self.cursor.skip(8)?,
             Op::Uleb | Op::Sleb | Op::LocalReferenceUleb | Op::Strx(_) => {
@@ -447,4 +444,12 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             self.dwarf.names.at_offset(offset, self.has_long_names, self.names)
         })
     }
+}
+
+/// What the end of the unit leaves of a window.
+#[cold]
+fn last_window(bytes: &[u8]) -> [u8; WINDOW] {
+    let mut window = [0; WINDOW];
+    window[..bytes.len()].copy_from_slice(bytes);
+    window
 }

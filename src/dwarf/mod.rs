@@ -5,5 +5,6 @@ pub mod cursor;
 pub mod die;
 pub mod location;
 pub mod sections;
+pub mod simple;
 pub mod template;
 pub mod unit;

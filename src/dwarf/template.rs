@@ -10,7 +10,7 @@ use gimli::{DwAt, DwForm, DwTag};
 
 use super::budget::{Budget, Exhausted};
 use super::cursor::{Cursor, Eof};
-use crate::btf::kind::{Info, Kind};
+use super::simple::Simple;
 
 /// What the walk does with a DIE. Tags that it treats alike share a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -511,7 +511,7 @@ fn op_of(form: DwForm, encoding: Encoding) -> Option<Op> {
 
 impl Op {
     /// Bytes in the DIE, if that does not depend on the DIE.
-    const fn fixed_size(self) -> Option<u8> {
+    pub(super) const fn fixed_size(self) -> Option<u8> {
         match self {
             Self::Preset => Some(0),
             Self::Flag => Some(1),
@@ -568,105 +568,6 @@ pub struct Template {
     pub simple: Option<Simple>,
 }
 
-/// A DIE that has nothing of interest but a name, a type and one number, the name first and all
-/// else of fixed width: most members, enumerators, typedefs, pointers and prototypes.
-#[derive(Clone, Copy, Debug)]
-pub struct Simple {
-    /// Bytes before the name.
-    pub before_name: u32,
-    /// How the name is written.
-    pub name: SimpleName,
-    /// Place of the four-byte type reference after the name; [`ABSENT`] if there is none.
-    pub type_at: u32,
-    /// Place of the number after the name; [`ABSENT`] if it is [`Self::number`].
-    pub number_at: u32,
-    /// Bytes of the number.
-    pub number_width: u8,
-    /// The number if all DIEs of the abbreviation have the same, or none.
-    pub number: u64,
-    /// Whether there is a number.
-    pub has_number: bool,
-    /// Second word of the BTF record if the type is no more than a reference, else 0.
-    pub reference_info: u32,
-    /// Bytes after the name.
-    pub size: u32,
-}
-
-/// Second word of the BTF record of a kind of type that only refers to another; 0 for the rest.
-fn reference_info(kind: DieKind) -> u32 {
-    let btf_kind = match kind {
-        DieKind::Pointer | DieKind::Reference => Kind::Ptr,
-        DieKind::Const => Kind::Const,
-        DieKind::Volatile => Kind::Volatile,
-        DieKind::Restrict => Kind::Restrict,
-        DieKind::Typedef => Kind::Typedef,
-        _ => return 0,
-    };
-    Info::new(btf_kind, 0, false).0
-}
-
-/// How the name of a [`Simple`] DIE is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SimpleName {
-    /// There is none.
-    Absent,
-    /// A four-byte offset into `.debug_str`.
-    Strp,
-    /// In place.
-    String,
-}
-
-/// A place that a [`Simple`] DIE does not have.
-pub const ABSENT: u32 = u32::MAX;
-
-impl Simple {
-    /// The short way for a template with these steps, `after` which come that many bytes.
-    fn of(steps: &[Step], after: u32) -> Option<Self> {
-        let mut simple = Self {
-            before_name: 0,
-            name: SimpleName::Absent,
-            type_at: ABSENT,
-            number_at: ABSENT,
-            number_width: 0,
-            number: 0,
-            has_number: false,
-            reference_info: 0,
-            size: 0,
-        };
-        for (place, step) in steps.iter().enumerate() {
-            let at = simple.size.checked_add(step.before)?;
-            simple.size = at.checked_add(u32::from(step.op.fixed_size().unwrap_or(0)))?;
-            match (step.slot?, step.op) {
-                (Slot::Name, Op::Strp(4) | Op::String) if place == 0 => {
-                    let is_inline = step.op == Op::String;
-                    simple.name = if is_inline { SimpleName::String } else { SimpleName::Strp };
-                    simple.before_name = step.before;
-                    simple.size = 0;
-                }
-                (Slot::Type, Op::LocalReference(4)) => simple.type_at = at,
-                (
-                    Slot::MemberLocation | Slot::ConstValue | Slot::ByteSize | Slot::UpperBound,
-                    op,
-                ) => {
-                    simple.has_number = true;
-                    match op {
-                        Op::Preset => simple.number = step.value as u64,
-                        Op::Unsigned(width) => {
-                            (simple.number_at, simple.number_width) = (at, width);
-                        }
-                        _ => return None,
-                    }
-                }
-                _ => return None,
-            }
-        }
-        let numbers = steps.iter().filter(|step| step.slot != Some(Slot::Name));
-        let numbers = numbers.filter(|step| step.slot != Some(Slot::Type)).count();
-        simple.size = simple.size.checked_add(after)?;
-        (numbers <= 1).then_some(simple)
-    }
-}
-
 /// How a unit writes offsets and addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoding {
@@ -704,10 +605,11 @@ impl From<Eof> for TableError {
 /// The compiled abbreviations of one table.
 #[derive(Debug, Default)]
 pub struct Templates {
+    /// Those with the codes 1, 2, 3...
     templates: Vec<Template>,
     steps: Vec<Step>,
-    /// Codes that do not follow 1, 2, 3..., with the index of their template.
-    sparse: std::collections::BTreeMap<u64, u32>,
+    /// Those whose codes do not follow 1, 2, 3...
+    sparse: std::collections::BTreeMap<u64, Template>,
     /// What was compiled, to not do it again for the next unit.
     source: Option<(u64, Encoding)>,
     /// Class and reading of the forms with small codes, in the encoding they were looked up for.
@@ -758,10 +660,15 @@ impl Templates {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, code: u64) -> Option<&Template> {
-        if self.sparse.is_empty() {
-            return self.templates.get((code as usize).wrapping_sub(1));
+        match self.templates.get((code as usize).wrapping_sub(1)) {
+            Some(template) => Some(template),
+            None => self.get_sparse(code),
         }
-        self.sparse.get(&code).map(|&index| &self.templates[index as usize])
+    }
+
+    #[cold]
+    fn get_sparse(&self, code: u64) -> Option<&Template> {
+        self.sparse.get(&code)
     }
 
     /// The steps of `template`.
@@ -789,16 +696,14 @@ impl Templates {
     }
 
     fn add(&mut self, code: u64, template: Template) -> Result<(), TableError> {
-        let index = self.templates.len() as u32;
-        if !self.sparse.is_empty() || code != u64::from(index) + 1 {
-            if self.sparse.is_empty() {
-                self.sparse = (0..index).map(|index| (u64::from(index) + 1, index)).collect();
-            }
-            if self.sparse.insert(code, index).is_some() {
-                return Err(TableError::Duplicate(code));
-            }
+        if self.get(code).is_some() {
+            return Err(TableError::Duplicate(code));
         }
-        self.templates.push(template);
+        if code == self.templates.len() as u64 + 1 {
+            self.templates.push(template);
+        } else {
+            self.sparse.insert(code, template);
+        }
         Ok(())
     }
 
@@ -839,14 +744,8 @@ impl Templates {
                 }
             }
         }
-        let mut simple = Simple::of(&self.steps[first as usize..], pending);
-        if let Some(simple) = &mut simple
-            && !has_children
-        {
-            simple.reference_info = reference_info(kind);
-        }
         Ok(Template {
-            simple,
+            simple: Simple::of(kind, has_children, &self.steps[first as usize..], pending),
             kind,
             tag,
             has_children,

@@ -140,7 +140,7 @@ impl Header {
         };
         match gimli::DwUt(kind) {
             dw::DW_UT_skeleton | dw::DW_UT_split_compile => cursor.skip(8)?,
-            dw::DW_UT_type | dw::DW_UT_split_type => cursor.skip(8 + u64::from(offset_size))?,
+            dw::DW_UT_type | dw::DW_UT_split_type => cursor.skip(8 + u32::from(offset_size))?,
             _ => {}
         }
         let first_die = cursor.position as u32;

@@ -34,24 +34,25 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Interns all types of `local`. `local.rank()` must have been called.
+    /// Interns all types of `local`.
     pub fn intern(&mut self, local: &mut Local, pool: &mut Pool, notes: &mut Notes, base: u64) {
         copy_specified_names(local, notes, base);
         place_old_bitfields(local);
         self.reset(local);
-        let order = std::mem::take(&mut local.order);
         // Structs last: their members refer to pointers and arrays that come later as often as not,
         // while those mostly lead to named types, which need not be waited for.
-        let has_members =
-            |index: &&TypeIndex| local.types[**index as usize].shape == Shape::Members;
-        for &index in order.iter().filter(|index| !has_members(index)) {
-            self.visit(index, local, pool, notes, base);
-        }
-        for &index in order.iter().filter(has_members) {
-            self.visit(index, local, pool, notes, base);
+        for have_members in [false, true] {
+            for &index in &local.order {
+                let ty = local.types[index as usize];
+                if (ty.shape == Shape::Members) == have_members
+                    && self.classes[index as usize] == NO_CLASS
+                    && !self.intern_now(index, ty, local, pool)
+                {
+                    self.visit(index, local, pool, notes, base);
+                }
+            }
         }
         self.extra.sort_by_key(|entry| entry.0);
-        local.order = order;
     }
 
     fn reset(&mut self, local: &mut Local) {
@@ -105,6 +106,42 @@ impl Classes {
         local.index_of(offset).map_or(Ref::VOID, |index| self.reference(index))
     }
 
+    /// Interns a type that need not wait for any other, as most; returns whether it did.
+    #[inline(always)]
+    fn intern_now(
+        &mut self,
+        index: TypeIndex,
+        ty: LocalType,
+        local: &Local,
+        pool: &mut Pool,
+    ) -> bool {
+        let words = local.record(ty);
+        let known = Known { refs: &self.refs, local };
+        let class = match ty.shape {
+            Shape::Plain => Some(pool.intern(words)),
+            Shape::Target => {
+                let target = known.reference(words[2]);
+                (target < WAITING).then(|| pool.intern(&[words[0], words[1], target]))
+            }
+            Shape::Members => {
+                let record = first_words(&mut self.record, words.len());
+                known.copy_members(words, record).then(|| pool.intern(record))
+            }
+            Shape::Prototype => {
+                let record = first_words(&mut self.record, words.len());
+                known.copy_prototype(words, record).then(|| pool.intern(record))
+            }
+            Shape::Array if words.len() == 5 => {
+                let element = known.reference(words[3]);
+                let record = [0, words[1], 0, element, Ref::INDEX.0, words[4]];
+                (element < WAITING && element != Ref::VOID.0).then(|| pool.intern(&record))
+            }
+            Shape::Void | Shape::Alias | Shape::Array | Shape::TaggedPointer => None,
+        };
+        class.inspect(|&class| self.set(index, class)).is_some()
+    }
+
+    /// Interns a type after those that it must wait for.
     fn visit(
         &mut self,
         root: TypeIndex,
@@ -113,19 +150,12 @@ impl Classes {
         notes: &mut Notes,
         base: u64,
     ) {
-        if self.classes[root as usize] != NO_CLASS {
-            return;
-        }
         debug_assert!(self.stack.is_empty());
-        // Most types need not wait for any other.
+        self.stack.push(root);
         self.attempt(root, local, pool, notes, base);
-        if self.stack.is_empty() {
-            return;
+        if self.stack.len() == 1 {
+            self.stack.clear();
         }
-        if self.refs[root as usize] == UNKNOWN {
-            self.refs[root as usize] = WAITING;
-        }
-        self.stack.insert(0, root);
         while let Some(&index) = self.stack.last() {
             let is_known = !matches!(self.refs[index as usize], UNKNOWN | WAITING);
             // A nominal type is visited for its class, never for its reference.
@@ -134,79 +164,17 @@ impl Classes {
                 continue;
             }
             let waiting = self.stack.len();
-            self.attempt(index, local, pool, notes, base);
+            if !self.intern_now(index, local.types[index as usize], local, pool) {
+                self.attempt(index, local, pool, notes, base);
+            }
             if self.stack.len() == waiting {
                 self.stack.pop();
-            } else if !is_known {
-                self.refs[index as usize] = WAITING;
             }
         }
     }
 
-    /// Interns a type, or pushes the types that it must wait for.
-    #[inline]
+    /// Interns a type that [`Self::intern_now`] did not, or pushes the types that it must wait for.
     fn attempt(
-        &mut self,
-        index: TypeIndex,
-        local: &Local,
-        pool: &mut Pool,
-        notes: &mut Notes,
-        base: u64,
-    ) {
-        let ty = local.types[index as usize];
-        let words = local.record(ty);
-        let waiting = self.stack.len();
-        let mut resolver =
-            Resolver { refs: &self.refs, local, stack: &mut self.stack, has_trouble: false };
-        let class = match ty.shape {
-            Shape::Plain => Some(pool.intern(words)),
-            Shape::Target => {
-                let record = [words[0], words[1], resolver.resolve(words[2])];
-                resolver.is_done(waiting).then(|| pool.intern(&record))
-            }
-            Shape::Members => {
-                let record = first_words(&mut self.record, words.len());
-                record[..3].copy_from_slice(&words[..3]);
-                let members = words[3..].chunks_exact(3);
-                let mut has_void = false;
-                for (place, member) in record[3..].chunks_exact_mut(3).zip(members) {
-                    place[0] = member[0];
-                    place[1] = resolver.resolve(member[1]);
-                    place[2] = member[2];
-                    has_void |= place[1] == Ref::VOID.0;
-                }
-                resolver.has_trouble |= has_void;
-                resolver.is_done(waiting).then(|| pool.intern(record))
-            }
-            Shape::Prototype => {
-                let record = first_words(&mut self.record, words.len());
-                record.copy_from_slice(words);
-                map_refs(record, |offset| resolver.resolve(offset));
-                resolver.is_done(waiting).then(|| pool.intern(record))
-            }
-            Shape::Array if words.len() == 5 => {
-                let element = resolver.resolve(words[3]);
-                resolver.has_trouble |= element == Ref::VOID.0;
-                let record = [0, words[1], 0, element, Ref::INDEX.0, words[4]];
-                resolver.is_done(waiting).then(|| pool.intern(&record))
-            }
-            Shape::Void | Shape::Alias | Shape::Array | Shape::TaggedPointer => {
-                return self.attempt_with_care(index, local, pool, notes, base);
-            }
-        };
-        match class {
-            Some(class) => self.set(index, class),
-            None if resolver.has_trouble => {
-                self.stack.truncate(waiting);
-                self.attempt_with_care(index, local, pool, notes, base);
-            }
-            None => {}
-        }
-    }
-
-    /// The same for a type that is not one plain record, or has a reference that leads nowhere or
-    /// closes a cycle.
-    fn attempt_with_care(
         &mut self,
         index: TypeIndex,
         local: &Local,
@@ -246,20 +214,18 @@ impl Classes {
         notes: &mut Notes,
         at: u64,
     ) -> Ref {
-        if offset == 0 {
-            return Ref::VOID;
+        let known = Known { refs: &self.refs, local }.reference(offset);
+        if known < WAITING {
+            return Ref(known);
         }
         let Some(index) = local.index_of(offset) else {
             return dangling(offset, notes, at);
         };
-        match self.refs[index as usize] {
-            UNKNOWN => {
-                self.stack.push(index);
-                Ref::VOID
-            }
-            WAITING => self.cut(index, local, notes, at),
-            known => Ref(known),
+        if known == WAITING {
+            return self.cut(index, local, notes, at);
         }
+        self.stack.push(index);
+        Ref::VOID
     }
 
     /// Breaks the cycle that `index` closes: at a typedef in it by name, else with void.
@@ -371,38 +337,53 @@ impl Classes {
     }
 }
 
-/// Resolves references as long as nothing is odd about them.
-struct Resolver<'a> {
+/// What references are, as far as that is known and nothing is odd about them.
+#[derive(Clone, Copy)]
+struct Known<'a> {
     refs: &'a [u32],
     local: &'a Local,
-    stack: &'a mut Vec<TypeIndex>,
-    has_trouble: bool,
 }
 
-impl Resolver<'_> {
+impl Known<'_> {
+    /// What a reference to the DIE at `offset` is; else [`UNKNOWN`] or [`WAITING`].
     #[inline(always)]
-    fn resolve(&mut self, offset: DieRef) -> u32 {
-        let Some(index) = self.local.index_of(offset) else {
-            self.has_trouble |= offset != 0;
-            return Ref::VOID.0;
-        };
-        let known = self.refs[index as usize];
-        if known >= WAITING {
-            self.wait(index, known);
+    fn reference(self, offset: DieRef) -> u32 {
+        match self.local.index_of(offset) {
+            Some(index) => self.refs[index as usize],
+            None if offset == 0 => Ref::VOID.0,
+            None => UNKNOWN,
         }
-        known
     }
 
-    /// Whether every reference was known, and nothing must be waited for.
+    /// Copies a struct or union to `record`; returns whether all its members have a known type.
     #[inline(always)]
-    fn is_done(&self, waiting: usize) -> bool {
-        self.stack.len() == waiting && !self.has_trouble
+    fn copy_members(self, words: &[u32], record: &mut [u32]) -> bool {
+        record[..3].copy_from_slice(&words[..3]);
+        let (members, _) = words[3..].as_chunks::<3>();
+        let (places, _) = record[3..].as_chunks_mut::<3>();
+        let mut is_known = true;
+        for (place, &[name, ty, offset]) in places.iter_mut().zip(members) {
+            let ty = self.reference(ty);
+            is_known &= ty < WAITING && ty != Ref::VOID.0;
+            *place = [name, ty, offset];
+        }
+        is_known
     }
 
-    #[cold]
-    fn wait(&mut self, index: TypeIndex, state: u32) {
-        self.stack.push(index);
-        self.has_trouble |= state == WAITING;
+    /// Copies a prototype to `record`; returns whether all its types are known.
+    #[inline(always)]
+    fn copy_prototype(self, words: &[u32], record: &mut [u32]) -> bool {
+        let result = self.reference(words[2]);
+        record[..3].copy_from_slice(&[words[0], words[1], result]);
+        let (parameters, _) = words[3..].as_chunks::<2>();
+        let (places, _) = record[3..].as_chunks_mut::<2>();
+        let mut is_known = result < WAITING;
+        for (place, &[name, ty]) in places.iter_mut().zip(parameters) {
+            let ty = self.reference(ty);
+            is_known &= ty < WAITING;
+            *place = [name, ty];
+        }
+        is_known
     }
 }
 

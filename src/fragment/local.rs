@@ -143,7 +143,7 @@ pub(super) struct OldBitfield {
     pub ty: DieRef,
 }
 
-/// Which of 64 bytes of a unit start a type DIE, and how many types start before them.
+/// Which of 64 bytes of a unit start a type DIE, and how many types start before the first of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     starts: u64,
@@ -209,9 +209,8 @@ impl Local {
     /// Starts a type at the DIE `offset`; types must come in order of offset.
     #[inline]
     pub fn begin(&mut self, offset: u32, kind: DieKind) -> TypeIndex {
-        self.marks[offset as usize / 64].starts |= 1 << (offset % 64);
-        let index = self.types.len() as u32;
-        self.types.push(LocalType {
+        self.refs.push(Ref::VOID.0);
+        self.add_type(LocalType {
             start: 0,
             len: 0,
             offset,
@@ -219,17 +218,13 @@ impl Local {
             kind,
             shape: Shape::Void,
             outermost_first: false,
-        });
-        self.refs.push(Ref::VOID.0);
-        index
+        })
     }
 
     /// Starts and completes a type of three words, the last of which is a reference.
     #[inline(always)]
     pub fn add_target(&mut self, offset: u32, kind: DieKind, words: [u32; 3]) {
-        self.marks[offset as usize / 64].starts |= 1 << (offset % 64);
-        let index = self.types.len() as u32;
-        self.types.push(LocalType {
+        let index = self.add_type(LocalType {
             start: self.words.len() as u32,
             len: 3,
             offset,
@@ -241,6 +236,18 @@ impl Local {
         self.refs.push(UNKNOWN);
         self.words.extend_from_slice(&words);
         self.order.push(index);
+    }
+
+    #[inline(always)]
+    fn add_type(&mut self, ty: LocalType) -> TypeIndex {
+        let index = self.types.len() as u32;
+        let marks = &mut self.marks[ty.offset as usize / 64];
+        if marks.starts == 0 {
+            marks.before = index;
+        }
+        marks.starts |= 1 << (ty.offset % 64);
+        self.types.push(ty);
+        index
     }
 
     /// Completes a type: `words` from `start` on are its own.
@@ -273,15 +280,6 @@ impl Local {
                 Some(Note::NamelessForward)
             }
             _ => None,
-        }
-    }
-
-    /// Prepares [`Self::index_of`], once the walk is over.
-    pub fn rank(&mut self) {
-        let mut count = 0;
-        for marks in &mut self.marks {
-            marks.before = count;
-            count += marks.starts.count_ones();
         }
     }
 

@@ -148,8 +148,8 @@ struct Scratch {
     names: NameCache,
     values: Values,
     local: local::Local,
-    members: Vec<types::Member>,
-    parameters: Vec<u32>,
+    aside: Vec<u32>,
+    bit_sizes: Vec<(u32, u32)>,
     classes: classes::Classes,
     functions: functions::Functions,
 }
@@ -275,16 +275,16 @@ impl<'a> Decoder<'a> {
             int: self.well_known.int,
             sanitized_int: self.well_known.sanitized_int,
         };
-        scratch.members.clear();
-        scratch.parameters.clear();
+        scratch.aside.clear();
+        scratch.bit_sizes.clear();
         let mut walk = walk::Walk {
             reader,
             context,
             local: &mut scratch.local,
             notes: &mut self.notes,
             values: &mut scratch.values,
-            members: &mut scratch.members,
-            parameters: &mut scratch.parameters,
+            aside: &mut scratch.aside,
+            bit_sizes: &mut scratch.bit_sizes,
             depth: 0,
         };
         if root.has_children {
@@ -294,7 +294,6 @@ impl<'a> Decoder<'a> {
             })?;
         }
         let local = &mut scratch.local;
-        local.rank();
         let mut fragment = self.intern(unit, header.offset, local, &mut scratch.classes);
         let judging = functions::Judging {
             options: self.options,

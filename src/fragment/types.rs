@@ -19,9 +19,22 @@ const MAX_BITFIELD_OFFSET: u32 = 0xff_ffff;
 /// As many dimensions of an array are read (2.3.5).
 const MAX_DIMENSIONS: usize = 64;
 
-/// A member of a struct that is not complete yet.
+/// A record with elements that is being written at the end of the words.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
+struct Draft {
+    index: TypeIndex,
+    /// Where its words start.
+    start: usize,
+    /// Where those of its words start that were set aside for a nested type.
+    aside: usize,
+    /// Where its entries of [`Walk::bit_sizes`] start.
+    bit_sizes: usize,
+    has_old_bitfields: bool,
+}
+
+/// A member and where it lies.
+#[derive(Clone, Copy, Debug)]
+struct Member {
     name: NameId,
     ty: DieRef,
     /// From the start of the struct; of an old bitfield, that of its storage.
@@ -286,6 +299,39 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         })
     }
 
+    /// Starts the record of a type with elements.
+    fn draft(&mut self, index: TypeIndex, head: [u32; 3]) -> Draft {
+        let start = self.local.words.len();
+        self.local.words.extend(head);
+        Draft {
+            index,
+            start,
+            aside: self.aside.len(),
+            bit_sizes: self.bit_sizes.len(),
+            has_old_bitfields: false,
+        }
+    }
+
+    /// Walks a declaration inside of a type whose record is not complete.
+    fn nested_declaration(
+        &mut self,
+        template: &Template,
+        draft: &mut Draft,
+    ) -> Result<(), DieError> {
+        self.aside.extend(self.local.words.drain(draft.start..));
+        self.any_declaration(template, false)?;
+        draft.start = self.local.words.len();
+        Ok(())
+    }
+
+    /// Puts the words that were set aside back before the others of the record.
+    fn put_together(&mut self, draft: &mut Draft) {
+        if self.aside.len() > draft.aside {
+            self.aside.extend(self.local.words.drain(draft.start..));
+            self.local.words.extend(self.aside.drain(draft.aside..));
+        }
+    }
+
     /// 2.4.
     pub(super) fn composite(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, template.kind);
@@ -294,23 +340,39 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         if name.is_none() && specification != 0 {
             self.local.specified.push((index, specification));
         }
-        let first_member = self.members.len();
+        let mut draft = self.draft(index, [name.0, 0, clamp(size)]);
         if template.has_children {
-            self.members_of(index)?;
+            self.members_of(&mut draft)?;
+            self.put_together(&mut draft);
         }
-        let mut tags = std::mem::take(&mut self.local.type_tags);
-        self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
-            tags.push((index, Tag { value, component: -1 }));
-            true
-        })?;
-        self.local.type_tags = tags;
+        self.gnu_type_tags(annotation, index, -1)?;
         if is_declaration {
-            self.members.truncate(first_member);
+            self.local.words.truncate(draft.start);
+            self.bit_sizes.truncate(draft.bit_sizes);
             self.forward(index, name, specification, template.kind == DieKind::Union);
         } else {
-            self.complete(index, name, size, first_member);
+            self.complete(draft);
         }
         Ok(())
+    }
+
+    /// Adds the tags of a chain of `DW_AT_GNU_annotation` to a type (2.8.4).
+    fn gnu_type_tags(
+        &mut self,
+        first: DieRef,
+        index: TypeIndex,
+        component: i32,
+    ) -> Result<(), DieError> {
+        if first == 0 {
+            return Ok(());
+        }
+        let mut tags = std::mem::take(&mut self.local.type_tags);
+        let result = self.gnu_chain(first, self.context.decl_tag, Feature::DeclTag, |value| {
+            tags.push((index, Tag { value, component }));
+            true
+        });
+        self.local.type_tags = tags;
+        result
     }
 
     fn forward(&mut self, index: TypeIndex, name: NameId, specification: DieRef, is_union: bool) {
@@ -324,7 +386,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.local.finish(index, start, Shape::Plain, 0);
     }
 
-    fn members_of(&mut self, index: TypeIndex) -> Result<(), DieError> {
+    fn members_of(&mut self, draft: &mut Draft) -> Result<(), DieError> {
         let mut component = 0;
         while let Some(child) = self.reader.next_die()? {
             if let (DieKind::Member, Some(simple), false) =
@@ -332,21 +394,21 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             {
                 let (name, ty, bytes) = self.reader.read_simple(simple)?;
                 let bit_offset = clamp(bytes.saturating_mul(8));
-                self.members.push(Member { name, ty, bit_offset, bit_size: 0 });
+                self.local.words.extend([name.0, ty, bit_offset]);
                 component += 1;
                 continue;
             }
             match child.kind {
                 DieKind::Member => {
-                    self.complex_member(child, index, component)?;
+                    self.complex_member(child, draft, component)?;
                     component += 1;
                 }
                 DieKind::Inheritance => {
                     self.reader.skip_tree(child)?;
                     component += 1;
                 }
-                DieKind::Annotation => self.type_annotation(child, index, -1)?,
-                _ => self.any_declaration(child, false)?,
+                DieKind::Annotation => self.type_annotation(child, draft.index, -1)?,
+                _ => self.nested_declaration(child, draft)?,
             }
         }
         Ok(())
@@ -370,7 +432,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     fn complex_member(
         &mut self,
         template: &Template,
-        owner: TypeIndex,
+        draft: &mut Draft,
         component: i32,
     ) -> Result<(), DieError> {
         self.reader.read(template, self.values)?;
@@ -380,36 +442,34 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let is_static = values.has(Slot::External) || values.has(Slot::Declaration);
         if !is_static {
             match self.placed_member() {
-                Some((member, old)) => self.add_member(member, old, owner),
+                Some((member, old)) => self.add_member(member, old, draft),
                 None => self.note(Note::MemberLocation),
             }
         }
-        self.member_annotations(template, owner, component)?;
-        if annotation != 0 {
-            let mut tags = std::mem::take(&mut self.local.type_tags);
-            self.gnu_chain(annotation, self.context.decl_tag, Feature::DeclTag, |value| {
-                tags.push((owner, Tag { value, component }));
-                true
-            })?;
-            self.local.type_tags = tags;
-        }
-        Ok(())
+        self.member_annotations(template, draft.index, component)?;
+        self.gnu_type_tags(annotation, draft.index, component)
     }
 
-    fn add_member(&mut self, member: Member, old: Option<OldPlace>, owner: TypeIndex) {
+    fn add_member(&mut self, member: Member, old: Option<OldPlace>, draft: &mut Draft) {
+        let Member { name, ty, bit_offset, bit_size } = member;
+        let own_words = self.aside.len() - draft.aside + self.local.words.len() - draft.start;
+        let element = (own_words as u32 - 3) / 3;
+        if bit_size != 0 || bit_offset % 8 != 0 {
+            self.bit_sizes.push((element, bit_size));
+        }
         if let Some(old) = old {
+            draft.has_old_bitfields = true;
             self.local.old_bitfields.push(OldBitfield {
-                owner,
-                // Its place among the members is known when the struct is complete.
-                element: self.members.len() as u32,
-                byte_offset: u64::from(member.bit_offset / 8),
+                owner: draft.index,
+                element,
+                byte_offset: u64::from(bit_offset / 8),
                 bit_offset: old.bit_offset,
-                bit_size: u64::from(member.bit_size),
+                bit_size: u64::from(bit_size),
                 byte_size: old.byte_size,
-                ty: member.ty,
+                ty,
             });
         }
-        self.members.push(member);
+        self.local.words.extend([name.0, ty, bit_offset]);
     }
 
     /// Where the member in `values` lies (2.4.4, 2.4.5); `None` if that is computed.
@@ -432,74 +492,54 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         Some((member, old))
     }
 
-    /// Writes the record of a struct or union whose members are those from `first_member` on.
-    fn complete(&mut self, index: TypeIndex, name: NameId, size: u64, first_member: usize) {
+    /// Completes a struct or union whose members have been read.
+    fn complete(&mut self, draft: Draft) {
+        let Draft { index, start, has_old_bitfields, .. } = draft;
         let is_union = self.local.types[index as usize].kind == DieKind::Union;
         let kind = if is_union { Kind::Union } else { Kind::Struct };
-        let has_old_bitfields = self.place_old_bitfields_among_members(index, first_member);
-        if self.context.is_rust && !has_old_bitfields {
-            self.members[first_member..].sort_by_key(|member| member.bit_offset / 8);
-        }
-        if self.members.len() - first_member > MAX_VLEN as usize {
-            self.note(Note::TooManyElements);
-            self.members.truncate(first_member + MAX_VLEN as usize);
-        }
-        let start = self.local.words.len();
-        let has_bitfields = self.has_bitfields(first_member, is_union);
-        let count = self.members.len() - first_member;
-        let info = Info::new(kind, count as u32, has_bitfields);
-        self.local.words.resize(start + 3 + 3 * count, 0);
-        let words = &mut self.local.words[start..];
-        words[..3].copy_from_slice(&[name.0, info.0, clamp(size)]);
-        for (place, member) in words[3..].chunks_exact_mut(3).zip(&self.members[first_member..]) {
-            let bits = if has_bitfields { member.bit_size << 24 } else { 0 };
-            place.copy_from_slice(&[member.name.0, member.ty, bits | member.bit_offset]);
-        }
+        let has_bitfields =
+            self.bit_sizes.len() > draft.bit_sizes && self.can_have_bit_sizes(&draft, is_union);
         if is_union && !has_old_bitfields {
-            self.keep_at_start(start, has_bitfields);
+            self.keep_at_start(start);
         }
-        self.members.truncate(first_member);
-        self.local.finish(index, start, Shape::Members, clamp(size));
-    }
-
-    /// Makes the places of the old bitfields of `owner` relative to its first member; returns
-    /// whether it has any.
-    fn place_old_bitfields_among_members(&mut self, owner: TypeIndex, first: usize) -> bool {
-        let mut has_some = false;
-        let fields = self.local.old_bitfields.iter_mut().rev();
-        // Those of nested types came later, and have greater numbers.
-        let fields = fields.take_while(|field| field.owner >= owner);
-        for field in fields.filter(|field| field.owner == owner) {
-            field.element = field.element.wrapping_sub(first as u32);
-            has_some = true;
+        let (members, _) = self.local.words[start + 3..].as_chunks_mut::<3>();
+        for (element, bit_size) in self.bit_sizes.drain(draft.bit_sizes..) {
+            if has_bitfields {
+                members[element as usize][2] |= bit_size << 24;
+            }
         }
-        has_some
+        if self.context.is_rust && !has_old_bitfields {
+            let mask = if has_bitfields { MAX_BITFIELD_OFFSET } else { u32::MAX };
+            members.sort_by_key(|member| (member[2] & mask) / 8);
+        }
+        let count = members.len().min(MAX_VLEN as usize);
+        if count < members.len() {
+            self.note(Note::TooManyElements);
+            self.local.words.truncate(start + 3 + 3 * count);
+        }
+        self.local.words[start + 1] = Info::new(kind, count as u32, has_bitfields).0;
+        let size = self.local.words[start + 2];
+        self.local.finish(index, start, Shape::Members, size);
     }
 
     /// BTF requires that the members of a union are at its start.
-    fn keep_at_start(&mut self, start: usize, has_bitfields: bool) {
-        let mask = if has_bitfields { MAX_BITFIELD_OFFSET } else { u32::MAX };
-        let mut is_off = false;
-        for member in self.local.words[start + 3..].chunks_exact_mut(3) {
-            is_off |= member[2] & mask != 0;
-            member[2] &= !mask;
+    fn keep_at_start(&mut self, start: usize) {
+        let mut bits = 0;
+        for [_, _, offset] in self.local.words[start + 3..].as_chunks_mut::<3>().0 {
+            bits |= std::mem::take(offset);
         }
-        if is_off {
+        if bits != 0 {
             self.note(Note::UnionOffset);
         }
     }
 
-    /// Whether the type gets kflag (2.4.7). Not if a member lies too far out for a bitfield size
-    /// next to its offset: then bit offsets alone must do.
-    fn has_bitfields(&mut self, first_member: usize, is_union: bool) -> bool {
-        let members = &self.members[first_member..];
-        let bits = |all, member: &Member| all | member.bit_size | (member.bit_offset % 8);
-        if members.iter().fold(0, bits) == 0 {
-            return false;
-        }
-        let is_far = |member: &Member| !is_union && member.bit_offset > MAX_BITFIELD_OFFSET;
-        let is_wide = |member: &Member| member.bit_size > 0xff;
-        if members.iter().any(|member| is_far(member) || is_wide(member)) {
+    /// Whether the type, which has bitfields, gets kflag (2.4.7). Not if a member lies too far out
+    /// for a bitfield size next to its offset: then bit offsets alone must do.
+    fn can_have_bit_sizes(&mut self, draft: &Draft, is_union: bool) -> bool {
+        let (members, _) = self.local.words[draft.start + 3..].as_chunks::<3>();
+        let is_far = |member: &[u32; 3]| !is_union && member[2] > MAX_BITFIELD_OFFSET;
+        let is_wide = |entry: &(u32, u32)| entry.1 > 0xff;
+        if members.iter().any(is_far) || self.bit_sizes[draft.bit_sizes..].iter().any(is_wide) {
             self.note(Note::Bitfield);
             return false;
         }
@@ -623,38 +663,42 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// 2.7.
     pub(super) fn subroutine_type(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::SubroutineType);
-        self.reader.read(template, self.values)?;
-        let result = self.values.reference(Slot::Type);
-        let first = self.parameters.len();
-        let mut is_variadic = false;
+        let (_, result) = self.named_type(template)?;
+        let mut draft = self.draft(index, [0, 0, result]);
         if template.has_children {
-            while let Some(child) = self.reader.next_die()? {
-                match child.kind {
-                    DieKind::Parameter => {
-                        let (name, ty) = self.named_type(child)?;
-                        self.parameters.extend([name.0, ty]);
-                        self.skip_rest(child)?;
-                    }
-                    DieKind::UnspecifiedParameters => {
-                        is_variadic = true;
-                        self.reader.skip_tree(child)?;
-                    }
-                    _ => self.any_declaration(child, false)?,
+            self.parameters_of(&mut draft)?;
+            self.put_together(&mut draft);
+        }
+        let start = draft.start;
+        let count = ((self.local.words.len() - start - 3) / 2).min(MAX_VLEN as usize);
+        if self.local.words.len() > start + 3 + 2 * count {
+            self.note(Note::TooManyElements);
+            self.local.words.truncate(start + 3 + 2 * count);
+        }
+        self.local.words[start + 1] = Info::new(Kind::FuncProto, count as u32, false).0;
+        self.local.finish(index, start, Shape::Prototype, 0);
+        Ok(())
+    }
+
+    fn parameters_of(&mut self, draft: &mut Draft) -> Result<(), DieError> {
+        let mut is_variadic = false;
+        while let Some(child) = self.reader.next_die()? {
+            match child.kind {
+                DieKind::Parameter => {
+                    let (name, ty) = self.named_type(child)?;
+                    self.local.words.extend([name.0, ty]);
+                    self.skip_rest(child)?;
                 }
+                DieKind::UnspecifiedParameters => {
+                    is_variadic = true;
+                    self.reader.skip_tree(child)?;
+                }
+                _ => self.nested_declaration(child, draft)?,
             }
         }
         if is_variadic {
-            self.parameters.extend([0, 0]);
+            self.local.words.extend([0, 0]);
         }
-        if self.parameters.len() - first > MAX_VLEN as usize * 2 {
-            self.note(Note::TooManyElements);
-            self.parameters.truncate(first + MAX_VLEN as usize * 2);
-        }
-        let start = self.local.words.len();
-        let count = (self.parameters.len() - first) as u32 / 2;
-        self.local.words.extend([0, Info::new(Kind::FuncProto, count, false).0, result]);
-        self.local.words.extend(self.parameters.drain(first..));
-        self.local.finish(index, start, Shape::Prototype, 0);
         Ok(())
     }
 }

@@ -8,7 +8,6 @@ use super::local::{
     Local, LocalFunction, LocalParameter, LocalVariable, MAX_CHAIN, ParameterLocation, Tag,
 };
 use super::notes::{Note, Notes};
-use super::types::Member;
 use crate::dwarf::cursor::Cursor;
 use crate::dwarf::die::{DieError, DieReader, DieRef, FOREIGN, Values};
 use crate::dwarf::template::{DieKind, Slot, Template};
@@ -61,10 +60,10 @@ pub(super) struct Walk<'a, 'w, const BIG: bool> {
     pub local: &'w mut Local,
     pub notes: &'w mut Notes,
     pub values: &'w mut Values,
-    /// Members of the structs that are not complete yet, innermost last.
-    pub members: &'w mut Vec<Member>,
-    /// Name and type of the parameters of the subroutine types that are not complete yet.
-    pub parameters: &'w mut Vec<u32>,
+    /// Words of the records that wait for the types nested in them, innermost last.
+    pub aside: &'w mut Vec<u32>,
+    /// Element and bit size of the members of incomplete records that are bitfields.
+    pub bit_sizes: &'w mut Vec<(u32, u32)>,
     pub depth: u32,
 }
 
@@ -371,6 +370,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
 
     /// Adds the tags of a chain of `DW_AT_GNU_annotation` (2.8.4).
     fn gnu_tags(&mut self, first: DieRef, component: i32) -> Result<(), DieError> {
+        if first == 0 {
+            return Ok(());
+        }
         let mut tags = std::mem::take(&mut self.local.tags);
         let result = self.gnu_chain(first, self.context.decl_tag, Feature::DeclTag, |value| {
             tags.push(Tag { value, component });
@@ -390,9 +392,6 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         feature: Feature,
         visit: impl FnMut(NameId) -> bool,
     ) -> Result<(), DieError> {
-        if first == 0 {
-            return Ok(());
-        }
         let position = self.reader.cursor.position;
         let result = self.follow_gnu_chain(first, name, feature, visit);
         self.reader.cursor.position = position;
