@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 
 use super::kind::{Info, Kind};
 use super::read::{Btf, for_each_name};
+use super::title::title;
 use ends::Ends;
 
 /// Something that keeps split BTF from fitting a base.
@@ -104,7 +105,7 @@ const MAX_COMPARED: u32 = 50_000_000;
 /// fits.
 #[must_use]
 pub fn misfits(split: &Btf<'_>, base: &Btf<'_>) -> Vec<Misfit> {
-    let Some(distilled) = split.base().filter(|distilled| distilled.type_count() != 0) else {
+    let Some(distilled) = split.base() else {
         return vec![Misfit::of_all(Reason::NoTypes)];
     };
     if let Some((id, _)) = split.first_unknown() {
@@ -124,7 +125,7 @@ pub fn misfits(split: &Btf<'_>, base: &Btf<'_>) -> Vec<Misfit> {
 
 impl Misfit {
     fn new(btf: &Btf<'_>, id: u32, reason: Reason) -> Self {
-        Self { id, title: words::title(btf, id), reason }
+        Self { id, title: title(btf, id), reason }
     }
 
     fn of_all(reason: Reason) -> Self {
@@ -132,8 +133,13 @@ impl Misfit {
     }
 }
 
-/// The types that a distilled base cannot have (rule R1).
-fn faults(distilled: &Btf<'_>) -> Vec<Misfit> {
+/// What keeps a distilled base from fitting any base: that it has no types (rule X10), or those it
+/// cannot have (rule R1).
+#[must_use]
+pub fn faults(distilled: &Btf<'_>) -> Vec<Misfit> {
+    if distilled.type_count() == 0 {
+        return vec![Misfit::of_all(Reason::NoTypes)];
+    }
     let reason = |record: &[u32]| match Info(record[1]).kind() {
         Some(kind) if !can_be_wanted(kind) => Some(Reason::Kind),
         _ if record[0] == 0 => Some(Reason::Nameless),

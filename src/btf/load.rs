@@ -4,13 +4,15 @@
 //! `/sys/kernel/btf/vmlinux` is (rule F8). Memory is bounded by [`MAX_SIZE`], whatever the file says
 //! of itself.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use fs_err::File;
+use blake3::Hash;
 
 use super::read::{Btf, BtfError, Fault};
 use crate::elf::{ElfError, ElfFile, Section};
+use crate::embed::note::{self, NoteError};
 
 /// Largest image that is read, in bytes: sixteen times what the kernel takes, and more than the
 /// types of a whole kernel before they are deduplicated.
@@ -55,6 +57,9 @@ pub enum Problem {
     /// It is split BTF, where BTF that stands alone is wanted.
     #[error("it is split BTF, which itself needs a base; name the base it was split on")]
     Split,
+    /// The note about its base is damaged.
+    #[error(transparent)]
+    Note(#[from] NoteError),
     /// The bytes are not those of BTF that stands alone.
     #[error(transparent)]
     Btf(#[from] BtfError),
@@ -80,10 +85,39 @@ pub enum Problem {
 /// The images in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
+    /// Whether the file is an ELF file; else it is the image itself.
+    pub is_elf: bool,
     /// The section `.BTF`, or the whole file.
     pub btf: Vec<u8>,
     /// The section `.BTF.base`, which `.BTF` is then split on; `None` without it.
     pub distilled_base: Option<Vec<u8>>,
+    /// The digest of the base that `.BTF` was split on, as the section `.note.btfcache` has it;
+    /// `None` without it.
+    pub base_digest: Option<Hash>,
+}
+
+impl Images {
+    /// What to call the distilled base in messages, if these are the images of the file at `path`.
+    #[must_use]
+    pub fn base_path(&self, path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if self.is_elf { ":.BTF.base" } else { ".base" });
+        name.into()
+    }
+}
+
+/// Reads the images of a module: those of an ELF file, or of a raw one, whose distilled base is in a
+/// file of that name with `.base` at the end.
+///
+/// # Errors
+/// As [`images`]; a file `.base` that cannot be read is one too.
+pub fn module(path: &Path) -> Result<Images, LoadError> {
+    let mut found = images(path)?;
+    let base_path = found.base_path(path);
+    if !found.is_elf && base_path.exists() {
+        found.distilled_base = Some(images(&base_path)?.btf);
+    }
+    Ok(found)
 }
 
 /// Reads the images of a file, without looking into them.
@@ -99,14 +133,19 @@ pub fn images(path: &Path) -> Result<Images, LoadError> {
 /// # Errors
 /// When there is none, and when it is damaged, or is itself split.
 pub fn base(path: &Path) -> Result<Btf<'static>, LoadError> {
-    let stands_alone = |images: Images| {
-        if images.distilled_base.is_some() {
-            return Err(Problem::Split);
-        }
-        parse_alone(&images.btf)
+    base_of(path, &images(path)?)
+}
+
+/// As [`base`], of images that were read already from the file at `path`.
+///
+/// # Errors
+/// When the BTF is damaged, or is itself split.
+pub fn base_of(path: &Path, images: &Images) -> Result<Btf<'static>, LoadError> {
+    let parsed = match images.distilled_base {
+        Some(_) => Err(Problem::Split),
+        None => parse_alone(&images.btf),
     };
-    let loaded = read_images(path).and_then(stands_alone);
-    loaded.map_err(|problem| LoadError { path: path.to_owned(), problem })
+    parsed.map_err(|problem| LoadError { path: path.to_owned(), problem })
 }
 
 /// Reads `image`, of the file at `path`, as the continuation of `base`, of the file at `base_path`.
@@ -142,7 +181,7 @@ pub fn parse_alone(image: &[u8]) -> Result<Btf<'static>, Problem> {
 
 fn read_images(path: &Path) -> Result<Images, Problem> {
     // A fifo would block in `open`, so look first.
-    if !fs_err::metadata(path)?.is_file() {
+    if !path.metadata()?.is_file() {
         return Err(Problem::NotAFile);
     }
     let mut start = [0; 4];
@@ -151,7 +190,7 @@ fn read_images(path: &Path) -> Result<Images, Problem> {
     match start {
         [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => {
             let btf = read_raw(file, &start[..count])?;
-            Ok(Images { btf, distilled_base: None })
+            Ok(Images { is_elf: false, btf, distilled_base: None, base_digest: None })
         }
         object::elf::ELFMAG => read_elf(&ElfFile::open(path)?),
         _ => Err(Problem::Unknown),
@@ -181,7 +220,10 @@ fn read_raw(file: File, start: &[u8]) -> Result<Vec<u8>, Problem> {
 
 fn read_elf(elf: &ElfFile) -> Result<Images, Problem> {
     let btf = section_bytes(elf, ".BTF")?.ok_or(Problem::NoBtf)?;
-    Ok(Images { btf, distilled_base: section_bytes(elf, ".BTF.base")? })
+    let distilled_base = section_bytes(elf, ".BTF.base")?;
+    let note = section_bytes(elf, note::SECTION)?.unwrap_or_default();
+    let base_digest = note::parse(&note, elf.target().big_endian)?;
+    Ok(Images { is_elf: true, btf, distilled_base, base_digest })
 }
 
 /// The bytes of a section; `None` if it is absent or has none.

@@ -4,4 +4,5 @@ pub mod fit;
 pub mod kind;
 pub mod load;
 pub mod read;
+pub mod title;
 pub mod verify;

@@ -9,6 +9,7 @@ mod native;
 mod pahole;
 mod pahole_help;
 mod pahole_options;
+mod verify;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::encode::EncodeArguments;
+use super::verify::{RelocateArguments, VerifyArguments};
 use super::{Refusal, pahole};
 use crate::commands::Command;
 use crate::config::{Environment, environment_help};
@@ -14,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   btfcache encode vmlinux -o vmlinux.btf
   btfcache encode --in-place --features=+layout vmlinux
+  btfcache verify ext4.ko --base vmlinux
   btfcache pahole -J -j --btf_features=default vmlinux
   make PAHOLE=\"$(command -v btfcache) pahole\"";
 
@@ -33,6 +35,8 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Subcommands {
     Encode(EncodeArguments),
+    Verify(VerifyArguments),
+    Relocate(RelocateArguments),
     Pahole(PaholeArguments),
 }
 
@@ -64,6 +68,10 @@ pub(super) fn parse(words: &[OsString], environment: &Environment) -> Result<Com
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(CommandLine { command: Subcommands::Encode(arguments) }) => {
             arguments.into_command(environment)
+        }
+        Ok(CommandLine { command: Subcommands::Verify(arguments) }) => Ok(arguments.into_command()),
+        Ok(CommandLine { command: Subcommands::Relocate(arguments) }) => {
+            Ok(arguments.into_command())
         }
         Ok(CommandLine { command: Subcommands::Pahole(arguments) }) => {
             pahole::parse(&arguments.words, environment)

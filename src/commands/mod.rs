@@ -4,6 +4,8 @@
 pub mod encode;
 mod pool;
 mod progress;
+pub mod relocate;
+pub mod verify;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +17,8 @@ use crate::settings::Settings;
 
 pub use encode::{EncodeRequest, Target};
 pub use pool::Jobs;
+pub use relocate::RelocateRequest;
+pub use verify::VerifyRequest;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,10 @@ pub enum Command {
     Say(String),
     /// Encode BTF.
     Encode(EncodeRequest),
+    /// Judge BTF.
+    Verify(VerifyRequest),
+    /// Tell whether a distilled module fits another kernel.
+    Relocate(RelocateRequest),
 }
 
 /// Carries out `command`. A panic on any thread ends here, as a message.
@@ -46,6 +54,8 @@ fn carry_out(command: &Command, settings: &Settings, output: Output) -> Result<(
     match command {
         Command::Say(text) => output.data(text.as_bytes()).context("failed to write to stdout"),
         Command::Encode(request) => encode::run(request, settings, output),
+        Command::Verify(request) => verify::run(request, output),
+        Command::Relocate(request) => relocate::run(request, output),
     }
 }
 

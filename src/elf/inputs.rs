@@ -8,6 +8,7 @@ use object::elf::{SHF_ALLOC, SHT_REL, SHT_RELA};
 
 use super::section::Section;
 use super::symbols;
+use crate::embed::note;
 
 /// The debug sections that DWARF is decoded from, as `.debug_*` or `.zdebug_*`. Line tables, ranges,
 /// frames and indices are not among them. Adding one changes every key: bump `SCHEMA_VERSION`.
@@ -47,7 +48,9 @@ pub(super) fn is_loaded(section: &Section) -> bool {
     section.flags.0 & SHF_ALLOC.0 != 0
 }
 
-/// Whether the bytes of `section` are what others build upon: a base has a key of its own.
+/// Whether the bytes of `section` are what others build upon: a base has a key of its own. Nothing
+/// is encoded from the note about the base of a module.
 pub(super) fn is_base(section: &Section) -> bool {
-    section.name == b".BTF" || section.name == b".BTF.base"
+    let names = [".BTF", ".BTF.base", note::SECTION];
+    names.iter().any(|name| section.name == name.as_bytes())
 }

@@ -23,11 +23,14 @@
 //!   before, and the section header leaves the memory image (no `SHF_ALLOC`, address 0) and names
 //!   the new bytes at the end of the file.
 //!
+//! A new section is of type `SHT_PROGBITS`, or `SHT_NOTE` if its name begins with `.note`.
+//!
 //! A removed section keeps its index as an inactive header (`SHT_NULL`), because symbols refer to
 //! sections by index; such headers at the end of the table are used again. Relocations that apply
 //! to replaced or removed bytes (`.rela.BTF`) are removed with them.
 
 mod image;
+pub mod note;
 mod patch;
 mod plan;
 mod record;

@@ -10,7 +10,7 @@ use object::elf;
 
 use super::image::Image;
 use super::record::{Format, SectionHeader};
-use super::{Edit, EmbedError, Placement};
+use super::{Edit, EmbedError, Placement, note};
 
 /// More unclaimed bytes than this between two pieces at the end of a file are not padding but
 /// something of somebody else's: they are kept.
@@ -243,12 +243,13 @@ impl<'a, 'image> Layout<'a, 'image> {
 
     fn add(&mut self, name: &str, bytes: &'a [u8]) -> Result<(), EmbedError> {
         let offset = self.put(Cow::Borrowed(bytes), CONTENT_ALIGNMENT)?;
+        let (kind, alignment) = kind_and_alignment(name.as_bytes());
         let header = SectionHeader {
             name: self.name_offset(name)?,
-            kind: elf::SHT_PROGBITS.0,
+            kind,
             offset,
             size: bytes.len() as u64,
-            alignment: 1,
+            alignment,
             ..SectionHeader::default()
         };
         self.placements.push(Placement::Added);
@@ -259,7 +260,7 @@ impl<'a, 'image> Layout<'a, 'image> {
         let old = self.headers.get(index);
         let pinned = self.image.is_pinned(&old);
         let mut header = SectionHeader {
-            kind: elf::SHT_PROGBITS.0,
+            kind: kind_and_alignment(self.image.name(&old)).0,
             flags: old.flags & !elf::SHF_COMPRESSED.0,
             size: bytes.len() as u64,
             ..old
@@ -336,6 +337,15 @@ impl<'a, 'image> Layout<'a, 'image> {
         header.size = names.len() as u64;
         header.offset = self.put(Cow::Owned(names), 1)?;
         self.headers.set(index, &header)
+    }
+}
+
+/// Type and alignment of a section of this name; assemblers go by the name as well.
+fn kind_and_alignment(name: &[u8]) -> (u32, u64) {
+    if name.starts_with(b".note") {
+        (elf::SHT_NOTE.0, note::ALIGNMENT)
+    } else {
+        (elf::SHT_PROGBITS.0, 1)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The reader of BTF images and the kernel's rules, on images built word by word and on real ones.
 
+mod commands;
 mod distill;
 mod fit;
 mod image;

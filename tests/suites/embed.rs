@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use btfcache::embed::{Edit, EmbedError, Placement, embed, has_module_signature};
+use btfcache::embed::{Edit, EmbedError, Placement, embed, has_module_signature, note};
 use tempfile::TempDir;
 
 const PROGRAM: &str = r#"
@@ -326,6 +326,39 @@ fn other_machines() {
                 (symbols.clone(), relocations.clone())
             );
         }
+    }
+}
+
+#[test]
+fn a_note_is_one_for_every_tool() {
+    let bench = Bench::new();
+    let Some(module) = bench.compile("module.ko", PROGRAM, &["-c"]) else {
+        return;
+    };
+    let (first, second) = (note::base_digest(b"one base"), note::base_digest(b"another"));
+    for digest in [first, second] {
+        let bytes = note::to_bytes(&digest, false);
+        let sections: &[(&str, &[u8])] = &[(".BTF", b"types"), (note::SECTION, &bytes)];
+        embed(&module, sections).unwrap();
+        let line = section_lines(&module, &[])
+            .into_iter()
+            .find(|line| line.contains(note::SECTION))
+            .expect("the section is there");
+        assert!(line.contains(" NOTE ") && line.ends_with(" 0   0  4"), "{line}");
+        assert!(!line.contains(" A "), "it must not be loaded: {line}");
+    }
+    let told = readelf("-nW", &module);
+    let hex = second
+        .to_hex()
+        .as_bytes()
+        .chunks(2)
+        .fold(String::new(), |text, byte| text + std::str::from_utf8(byte).unwrap() + " ");
+    assert!(told.contains("btfcache") && told.contains(hex.trim_end()), "{told}");
+    assert_eq!(note::parse(&bench.dumped(&module, note::SECTION), false), Ok(Some(second)));
+    // Kernel builds strip modules like that when they install them.
+    if run(Command::new("strip").arg("--strip-debug").arg(&module)) {
+        assert_eq!(note::parse(&bench.dumped(&module, note::SECTION), false), Ok(Some(second)));
+        assert_eq!(bench.dumped(&module, ".BTF"), b"types");
     }
 }
 

@@ -26,6 +26,8 @@ const MEMBER: &str = "Invalid member";
 const ELEMENT: &str = "Invalid elem";
 const INDEX: &str = "Invalid index";
 const RESULT: &str = "Invalid return type";
+/// The rule about what tags are about.
+pub(super) const COMPONENT_RULE: &str = "KR10";
 const COMPONENT: &str = "Invalid component_idx";
 
 /// The types that have a finding, or depend on one that has.
@@ -374,7 +376,7 @@ impl<'a> Resolver<'a> {
         let (target, component) = (record[2], record[3]);
         let kind = self.kind(target);
         let is_target = matches!(kind, Some(Func | Struct | Union | Var | Typedef));
-        demand(is_target, "KR10", TYPE_ID)?;
+        demand(is_target, COMPONENT_RULE, TYPE_ID)?;
         if self.follow(target)? == WAIT {
             return Ok(WAIT);
         }
@@ -383,7 +385,7 @@ impl<'a> Resolver<'a> {
             Some(Func) => Info(self.btf.record(self.btf.record(target)[2])[1]).vlen(),
             _ => 0,
         };
-        demand(component == u32::MAX || component < parts, "KR10", COMPONENT)?;
+        demand(component == u32::MAX || component < parts, COMPONENT_RULE, COMPONENT)?;
         Ok(self.pop(target, 0))
     }
 

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use btfcache::btf::read::Btf;
+use btfcache::btf::verify::{Finding, verify, verify_on_distilled};
 use btfcache::distill::{DistillError, distill};
 use btfcache_oracle::image::Input;
 use btfcache_oracle::libbpf::{self, Refusal};
@@ -70,6 +71,15 @@ fn distill_all(what: &str, count: u64, image: impl Fn(&mut Random) -> Vec<u8>) -
     total
 }
 
+/// What the kernel would not like of a module that is distilled.
+fn findings(base: &[u8], split: &[u8]) -> Vec<Finding> {
+    let base = Btf::parse(base, None).unwrap();
+    let pair = distill(&Btf::parse(split, Some(&base)).unwrap()).unwrap();
+    let base = Btf::parse(&pair.base, None).unwrap();
+    let split = Btf::parse(&pair.split, Some(&base)).unwrap();
+    [verify(&base), verify_on_distilled(&split)].concat()
+}
+
 #[test]
 fn programs_are_distilled_as_by_libbpf() {
     let image = |random: &mut Random| {
@@ -94,6 +104,10 @@ fn real_modules_are_distilled_as_by_libbpf() {
     let mut total = Count::default();
     for Module { path, split } in &modules {
         total.add(&base, split).unwrap_or_else(|_| panic!("`{}` differs", path.display()));
+    }
+    for Module { path, split } in &modules {
+        let found = findings(&base, split);
+        assert!(found.is_empty(), "`{}`, distilled: {found:?}", path.display());
     }
     total.report("modules");
     assert_eq!(total.equal, modules.len(), "{total:?}");

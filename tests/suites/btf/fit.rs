@@ -156,7 +156,7 @@ fn what_no_base_can_help() {
         image.add("t", Kind::Typedef, 0, 1, &[]);
     };
     let expected = [
-        "a struct without a name (type 1) cannot be looked for in a base",
+        "nameless struct (type 1) cannot be looked for in a base",
         "enum `e` (type 2) is of a kind that a distilled base cannot have",
         "typedef `t` (type 3) is of a kind that a distilled base cannot have",
     ];
