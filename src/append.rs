@@ -4,6 +4,7 @@
 use anyhow::{Result, bail};
 use hashbrown::HashSet;
 
+use crate::base::Matching;
 use crate::btf::kind::{Info, Kind, MAX_VLEN, kind_of};
 use crate::dwarf::sections::Dwarf;
 use crate::emit::Datasec;
@@ -38,7 +39,7 @@ const ARENA_SECOND: u32 = 1 << 15;
 pub fn append<'a>(
     dwarf: &Dwarf<'_>,
     union: &mut Union,
-    numbered: &mut Numbered,
+    numbered: &mut Numbered<'_>,
     chosen: &[Chosen<'a>],
     variables: &ChosenVariables,
     options: &Options,
@@ -82,15 +83,16 @@ impl KfuncTags {
         index: u32,
         function: &mut Chosen<'_>,
         pool: &mut Pool,
-        numbered: &mut Numbered,
+        numbered: &mut Numbered<'_>,
     ) -> Result<u32> {
         if let Some(flags) = function.kfunc_flags
             && self.has_attributes
         {
             self.mark_arena_pointers(flags, function, pool, numbered)?;
         }
-        numbered.id_or_new(function.unit, function.prototype);
-        let id = numbered.assign(Item::Function(index));
+        let prototype = numbered.id_or_new(function.unit, function.prototype);
+        let known = numbered.base().and_then(|base| base.function(function.name, prototype));
+        let id = known.unwrap_or_else(|| numbered.assign(Item::Function(index)));
         let mut tags: Vec<(NameId, i32)> = pool.record(function.class)[4..]
             .chunks_exact(2)
             .map(|tag| (NameId(tag[0]), tag[1] as i32))
@@ -105,7 +107,8 @@ impl KfuncTags {
         }
         let mut seen = HashSet::new();
         for (value, component) in tags {
-            if seen.insert((value, component)) {
+            let is_known = |base: &Matching<'_>| base.tag(value, id, component).is_some();
+            if seen.insert((value, component)) && !numbered.base().is_some_and(is_known) {
                 numbered.assign(Item::FunctionTag(index, value, component));
             }
         }
@@ -118,7 +121,7 @@ impl KfuncTags {
         flags: u32,
         function: &mut Chosen<'_>,
         pool: &mut Pool,
-        numbered: &mut Numbered,
+        numbered: &mut Numbered<'_>,
     ) -> Result<()> {
         let mut record = pool.record(function.prototype).to_vec();
         let places = [(ARENA_RESULT, 2), (ARENA_FIRST, 4), (ARENA_SECOND, 6)];
@@ -136,15 +139,18 @@ impl KfuncTags {
             };
             let tag = [self.arena.0, Info::new(Kind::TypeTag, 0, true).0, pointee.0];
             let tag = pool.intern(&tag);
+            numbered.add_classes(pool);
             numbered.id_or_new(function.unit, tag);
             let pointer = [0, Info::new(Kind::Ptr, 0, false).0, Ref::class(tag).0];
             let pointer = pool.intern(&pointer);
+            numbered.add_classes(pool);
             numbered.id_or_new(function.unit, pointer);
             record[place] = Ref::class(pointer).0;
             is_changed = true;
         }
         if is_changed {
             function.prototype = pool.intern(&record);
+            numbered.add_classes(pool);
         }
         Ok(())
     }
@@ -160,7 +166,11 @@ fn pointee(pool: &Pool, reference: Ref) -> Option<Ref> {
 }
 
 /// The sections that have variables, by index, each with its variables by offset.
-fn datasecs(dwarf: &Dwarf<'_>, numbered: &Numbered, variables: &ChosenVariables) -> Vec<Datasec> {
+fn datasecs(
+    dwarf: &Dwarf<'_>,
+    numbered: &Numbered<'_>,
+    variables: &ChosenVariables,
+) -> Vec<Datasec> {
     let ids = numbered.items.iter().zip(numbered.first_id..);
     let ids = ids.filter(|(item, _)| matches!(item, Item::Variable(..))).map(|(_, id)| id);
     let mut entries: Vec<(u32, [u32; 3])> = ids

@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
+use crate::base::{Matching, Prepared};
 use crate::btf::kind::{Info, KINDS, Kind, MAX_VLEN, kind_of, map_names, map_refs};
 use crate::fragment::Fragment;
 use crate::merge::{Item, NO_UNIT, Numbered, Union};
@@ -26,7 +27,7 @@ pub struct Contents<'a> {
     /// Classes and fragments.
     pub union: &'a Union,
     /// The items and their ids.
-    pub numbered: &'a Numbered,
+    pub numbered: &'a Numbered<'a>,
     /// The functions that items refer to.
     pub functions: &'a [Chosen<'a>],
     /// Their ids.
@@ -65,12 +66,13 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
         .enumerate()
         .map(|(number, part)| Part::new(contents.records(part, number * chunk)))
         .collect();
-    let mut strings = Strings::new(contents.names);
+    let base = contents.numbered.base().map(Matching::base);
+    let mut strings = Strings::new(contents.names, base);
     for part in &parts {
         for &name in &part.names {
             strings.add(name);
-            let size = strings.bytes.len();
-            ensure!(size <= MAX_STRING, "more than {MAX_STRING} bytes of names: too many");
+            let end = strings.end();
+            ensure!(end <= MAX_STRING, "more than {MAX_STRING} bytes of names: too many");
         }
     }
     let place = |part: &mut Part| part.take_bytes(&strings.offsets, format.big_endian);
@@ -192,28 +194,43 @@ fn tag_record(value: NameId, target: u32, component: i32, words: &mut Vec<u32>) 
     words.extend([value.0, info, target, component as u32]);
 }
 
-/// The string section: each name once, in order of first use (rule S4).
+/// The string section: each name once that the base does not have, in order of first use (rules
+/// S4, S5).
 struct Strings<'a> {
     names: &'a Names,
+    base: Option<&'a Prepared>,
     bytes: Vec<u8>,
     offsets: HashMap<u32, u32>,
 }
 
 impl<'a> Strings<'a> {
-    fn new(names: &'a Names) -> Self {
-        Self { names, bytes: vec![0], offsets: HashMap::with_capacity(1 << 16) }
+    fn new(names: &'a Names, base: Option<&'a Prepared>) -> Self {
+        // The empty string is that of the base, if there is one (rule S2).
+        let (bytes, capacity) = match base {
+            None => (vec![0], 1 << 16),
+            Some(_) => (Vec::new(), 1 << 12),
+        };
+        Self { names, base, bytes, offsets: HashMap::with_capacity(capacity) }
+    }
+
+    /// Offset of the next string.
+    fn end(&self) -> usize {
+        self.base.map_or(0, |base| base.end_string() as usize) + self.bytes.len()
     }
 
     fn add(&mut self, name: NameId) {
-        let Self { names, bytes, offsets } = self;
-        if !name.is_none() {
-            offsets.entry(name.0).or_insert_with(|| {
-                let offset = bytes.len() as u32;
-                bytes.extend_from_slice(names.bytes(name, &mut [0; 4]));
-                bytes.push(0);
-                offset
-            });
+        if name.is_none() || self.offsets.contains_key(&name.0) {
+            return;
         }
+        let mut buffer = [0; 4];
+        let string = self.names.bytes(name, &mut buffer);
+        let offset = self.base.and_then(|base| base.string(string)).unwrap_or_else(|| {
+            let offset = self.end() as u32;
+            self.bytes.extend_from_slice(string);
+            self.bytes.push(0);
+            offset
+        });
+        self.offsets.insert(name.0, offset);
     }
 }
 

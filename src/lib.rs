@@ -1,6 +1,7 @@
 //! btfcache turns the DWARF of kernel images and modules into BTF. ARCHITECTURE.md has the map.
 
 pub mod append;
+pub mod base;
 pub mod btf;
 pub mod cli;
 pub mod commands;

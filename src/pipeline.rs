@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::append;
+use crate::base::{Matching, Prepared};
 use crate::decode;
 use crate::dwarf::sections::Dwarf;
 use crate::elf::{ElfFile, SymbolTable};
 use crate::emit::{self, Contents, Format};
-use crate::merge::{self, Deviations, Union};
+use crate::merge::{self, Deviations, IndexClass, Union};
 use crate::options::{Feature, Options};
 use crate::select::{self, ChosenVariables, FunctionTable, Selection};
 use crate::timing::Timing;
@@ -32,12 +33,22 @@ impl Encoded {
     }
 }
 
-/// Turns the DWARF of the ELF file at `input` into BTF on the current rayon pool.
+/// Turns the DWARF of the ELF file at `input` into BTF on the current rayon pool, split on `base`
+/// if there is one.
 ///
 /// # Errors
 /// Names file, section and unit when the input cannot be read (DESIGN.md section 6).
-pub fn encode(input: &Path, options: &Options, timing: &Timing) -> Result<Encoded> {
+pub fn encode(
+    input: &Path,
+    base: Option<&Prepared>,
+    options: &Options,
+    timing: &Timing,
+) -> Result<Encoded> {
     let elf = timing.phase("open", || ElfFile::open(input))?;
+    if let Some(base) = base {
+        let is_same = base.summary().is_big_endian == elf.target().big_endian;
+        ensure!(is_same, "it is in another byte order than its base");
+    }
     let (dwarf, symbols) = timing.phase("sections", || load(&elf, options))?;
     let Some(dwarf) = dwarf else {
         return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
@@ -47,7 +58,7 @@ pub fn encode(input: &Path, options: &Options, timing: &Timing) -> Result<Encode
     if union.fragments.is_empty() {
         return Ok(Encoded::nothing("it has no unit that the options admit: nothing to encode"));
     }
-    finish(&dwarf, symbols.as_ref(), union, options, timing)
+    finish(&dwarf, symbols.as_ref(), union, base, options, timing)
 }
 
 /// Reads what all units need. A linked file's DWARF can be read without its symbols, those of a
@@ -70,6 +81,7 @@ fn finish(
     dwarf: &Dwarf<'_>,
     symbols: Option<&SymbolTable>,
     mut union: Union,
+    base: Option<&Prepared>,
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
@@ -84,23 +96,30 @@ fn finish(
     if !union.notes.is_empty() {
         encoded.notices.push(format!("BTF cannot express everything in it: {}", union.notes));
     }
+    let index_type = IndexClass::find(&mut union, dwarf.names.inline(b"int"));
+    let base = base.map(|base| {
+        let (pool, class) = (&union.pool, index_type.class);
+        timing.phase("match", || Matching::new(base, &dwarf.names, pool, class))
+    });
     let (deviations, selected) = timing.phase("select", || {
         rayon::join(
-            || Deviations::find(&union.pool, &union.fragments),
+            || Deviations::find(&union.pool, &union.fragments, base.as_ref()),
             || select(dwarf, symbols, &union, options),
         )
     });
     let (variables, functions) = selected?;
     encoded.skips.extend(functions.skips);
     encoded.skips.extend(variables.skips.iter().cloned());
-    let int = dwarf.names.inline(b"int");
-    let mut numbered = timing
-        .phase("number", || merge::number(&mut union, deviations, &variables.by_fragment, int, 1));
+    let is_split = base.is_some();
+    let mut numbered = timing.phase("number", || {
+        merge::number(&union, deviations, &variables.by_fragment, &index_type, base)
+    });
     let appended = timing.phase("append", || {
         let chosen = &functions.chosen;
         append::append(dwarf, &mut union, &mut numbered, chosen, &variables, options)
     })?;
-    if numbered.items.is_empty() {
+    // A module all of whose types are in its base still has BTF, to say so.
+    if numbered.items.is_empty() && !is_split {
         encoded.notices.push("it has no type: nothing to encode".to_owned());
         return Ok(encoded);
     }

@@ -270,7 +270,7 @@ fn is_same(one: &[u32], two: &[u32]) -> bool {
 
 /// Folds words by 64x64 to 128 bit multiplication, two words at a time.
 #[inline]
-fn hash(words: &[u32], seed: u64) -> u64 {
+pub(crate) fn hash(words: &[u32], seed: u64) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |state: u64, value: u64| {
         let product = u128::from(state ^ value) * u128::from(MULTIPLIER);

@@ -12,8 +12,8 @@ mod words;
 
 use hashbrown::HashMap;
 
-use super::kind::{Info, Kind};
-use super::read::{Btf, for_each_name};
+use super::kind::{Info, Kind, for_each_name};
+use super::read::Btf;
 use super::title::title;
 use ends::Ends;
 

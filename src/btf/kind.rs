@@ -219,6 +219,21 @@ pub fn map_refs(record: &mut [u32], mut change: impl FnMut(u32) -> u32) {
     }
 }
 
+/// Calls `visit` with every name of a record of a known kind: its own, then its elements'.
+///
+/// # Panics
+/// On a record of unknown kind.
+#[inline]
+pub fn for_each_name(record: &[u32], mut visit: impl FnMut(u32)) {
+    let kind = kind_of(record);
+    visit(record[0]);
+    if let Some(name) = kind.element_name() {
+        for element in record[3..].chunks_exact(kind.element_words()) {
+            visit(element[name]);
+        }
+    }
+}
+
 /// Replaces every name of `record` by what `change` makes of it: its own, then its elements'.
 #[inline]
 pub fn map_names(record: &mut [u32], mut change: impl FnMut(u32) -> u32) {

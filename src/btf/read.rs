@@ -7,7 +7,7 @@
 
 use thiserror::Error;
 
-use super::kind::{Info, Kind, for_each_ref, kind_of};
+use super::kind::{Info, Kind, for_each_name, for_each_ref};
 
 /// Why an image cannot be read, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -610,21 +610,6 @@ impl Header {
 
 const fn fault(offset: usize, fault: Fault) -> BtfError {
     BtfError { offset, fault }
-}
-
-/// Calls `visit` with every name of a record of a known kind: its own, then its elements'.
-///
-/// # Panics
-/// On a record of unknown kind.
-#[inline]
-pub fn for_each_name(record: &[u32], mut visit: impl FnMut(u32)) {
-    let kind = kind_of(record);
-    visit(record[0]);
-    if let Some(name) = kind.element_name() {
-        for element in record[3..].chunks_exact(kind.element_words()) {
-            visit(element[name]);
-        }
-    }
 }
 
 /// The number of the kind, known or not.

@@ -18,6 +18,8 @@ Examples:
       the default features into a file of their own
   btfcache encode --in-place --features=+layout --lang-exclude=rust vmlinux
       default features and `layout`, no Rust, into the section .BTF
+  btfcache encode --in-place --base vmlinux fs/*/*.ko
+      modules, upon the BTF of their kernel
   btfcache encode drivers/net/dummy.o -o - | bpftool btf dump file /dev/stdin
       look at the BTF of one object file";
 
@@ -29,14 +31,21 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[group(skip)]
-#[command(group(ArgGroup::new("target").required(true).args(["output", "in_place"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["output", "in_place", "output_dir"])))]
 pub(super) struct EncodeArguments {
-    /// ELF file to read
+    /// ELF files to read
     ///
-    /// A kernel image, a module or an object file with DWARF 2 to 5, of any byte order and word
-    /// size.
-    #[arg(value_name = "FILE")]
-    input: PathBuf,
+    /// Kernel images, modules or object files with DWARF 2 to 5, of any byte order and word size.
+    /// Several are encoded in parallel, each by itself. One that fails is reported in one line, the
+    /// others are done, and the exit status is 2.
+    #[arg(value_name = "FILE", required_unless_present = "files_from")]
+    inputs: Vec<PathBuf>,
+
+    /// File that names more FILEs, one a line, `-` for stdin
+    ///
+    /// Example: `find . -name '*.ko' | btfcache encode --in-place --base vmlinux --files-from -`
+    #[arg(long, value_name = "LIST")]
+    files_from: Option<PathBuf>,
 
     /// File to write the BTF to, `-` for stdout
     ///
@@ -44,8 +53,14 @@ pub(super) struct EncodeArguments {
     /// is a terminal.
     ///
     /// Example: `-o vmlinux.btf`
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(short, long, value_name = "OUT", conflicts_with = "files_from")]
     output: Option<PathBuf>,
+
+    /// Folder to write the BTF of each FILE to, as `NAME.btf`
+    ///
+    /// Example: `btfcache encode --base vmlinux --output-dir btf net/*.ko`
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
 
     /// Put the BTF into FILE itself
     ///
@@ -54,6 +69,16 @@ pub(super) struct EncodeArguments {
     /// Example: `btfcache encode --in-place ext4.ko`
     #[arg(short, long)]
     in_place: bool,
+
+    /// Kernel image whose BTF to build upon
+    ///
+    /// For modules: types that BASE has are not repeated (split BTF). BASE is an ELF file with a
+    /// section .BTF, a file of BTF, or the running kernel's /sys/kernel/btf/vmlinux. The kernel
+    /// only loads a module whose BTF was built upon its own.
+    ///
+    /// Example: `btfcache encode --in-place --base vmlinux ext4.ko`
+    #[arg(short, long, value_name = "BASE", visible_alias = "btf_base")]
+    base: Option<PathBuf>,
 
     /// Features to use, separated by commas [default: default]
     ///
@@ -172,15 +197,21 @@ impl EncodeArguments {
     pub(super) fn into_command(self, environment: &Environment) -> Result<Command, Refusal> {
         let languages = self.language_filter(environment)?;
         let (features, unknown) = self.feature_set();
-        let target = match self.output {
-            Some(path) if path.as_os_str() == "-" => Target::Stdout,
-            Some(path) => Target::File(path),
-            None => Target::InPlace,
+        if self.output.is_some() && self.inputs.len() > 1 {
+            let text = "`--output` is for one FILE; use `--in-place` or `--output-dir` for several";
+            return Err(Refusal::usage(text.to_owned()));
+        }
+        let target = match (self.output, self.output_dir) {
+            (Some(path), _) if path.as_os_str() == "-" => Target::Stdout,
+            (Some(path), _) => Target::File(path),
+            (None, Some(folder)) => Target::Folder(folder),
+            (None, None) => Target::InPlace,
         };
-        Ok(Command::Encode(EncodeRequest {
-            inputs: vec![self.input],
+        Ok(Command::Encode(Box::new(EncodeRequest {
+            inputs: self.inputs,
+            files_from: self.files_from,
             target,
-            base: None,
+            base: self.base,
             options: Options {
                 features,
                 languages,
@@ -194,7 +225,7 @@ impl EncodeArguments {
             strict: self.strict,
             time: self.time,
             notices: unknown.iter().map(|word| format!("unknown feature `{word}`")).collect(),
-        }))
+        })))
     }
 
     fn feature_set(&self) -> (Features, Vec<String>) {
@@ -234,7 +265,7 @@ mod tests {
 
     fn request(line: &str) -> EncodeRequest {
         match command(line, &Environment::default()) {
-            Ok(Command::Encode(request)) => request,
+            Ok(Command::Encode(request)) => *request,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -243,6 +274,7 @@ mod tests {
     fn bare_request() {
         let expected = EncodeRequest {
             inputs: vec!["a.ko".into()],
+            files_from: None,
             target: Target::InPlace,
             base: None,
             options: Options { features: Features::DEFAULT, ..Options::default() },
@@ -301,9 +333,10 @@ mod tests {
         for (line, part) in [
             ("", "no command given"),
             ("encode", "<FILE>"),
-            ("encode a", "<--output <OUT>|--in-place>"),
+            ("encode a", "<--output <OUT>|--in-place|--output-dir <DIR>>"),
             ("encode a -o b -i", "--in-place"),
-            ("encode a b -o c", "unexpected argument 'b'"),
+            ("encode a b -o c", "`--output` is for one FILE"),
+            ("encode --files-from list -o c", "cannot be used with"),
             ("encode a -o b -j0", "0"),
             ("encode a -o b --lang=c --lang-exclude=c", "cannot be used with"),
             ("encode a -o b --lang=klingon", "unknown language \"klingon\""),

@@ -34,7 +34,7 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    Encode(EncodeArguments),
+    Encode(Box<EncodeArguments>),
     Verify(VerifyArguments),
     Relocate(RelocateArguments),
     Pahole(PaholeArguments),

@@ -190,8 +190,9 @@ impl Typed {
         }
         self.check()?;
         let target = self.detached.map_or(Target::InPlace, Target::File);
-        Ok(Command::Encode(EncodeRequest {
+        Ok(Command::Encode(Box::new(EncodeRequest {
             inputs: self.inputs,
+            files_from: None,
             target,
             base: self.base,
             options: Options {
@@ -207,7 +208,7 @@ impl Typed {
             strict: self.strict,
             time: self.time,
             notices: self.notices,
-        }))
+        })))
     }
 
     /// Refuses what cannot be carried out.

@@ -13,7 +13,7 @@ fn parse_line(line: &str, environment: &Environment) -> Result<Command, Refusal>
 
 fn request(line: &str) -> EncodeRequest {
     match parse_line(line, &Environment::default()) {
-        Ok(Command::Encode(request)) => request,
+        Ok(Command::Encode(request)) => *request,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -33,6 +33,7 @@ fn refusal(line: &str) -> Refusal {
 fn plain(input: &str) -> EncodeRequest {
     EncodeRequest {
         inputs: vec![input.into()],
+        files_from: None,
         target: Target::InPlace,
         base: None,
         options: Options { features: HISTORIC, ..Options::default() },

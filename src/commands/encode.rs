@@ -1,16 +1,20 @@
 //! Encodes BTF: takes an [`EncodeRequest`], runs the pipeline on each input and puts the result
 //! where it belongs. Nothing is written unless the whole of it is there.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use rayon::ThreadPool;
 
 use super::pool::Jobs;
 use super::progress;
+use super::{base, batch};
+use crate::base::Prepared;
 use crate::embed::{Edit, Placement};
 use crate::options::{Feature, Options};
 use crate::output::Output;
@@ -28,14 +32,18 @@ pub enum Target {
     File(PathBuf),
     /// To stdout.
     Stdout,
+    /// Into files of this folder that are named after the inputs, with `.btf` added.
+    Folder(PathBuf),
 }
 
 /// Everything that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct EncodeRequest {
-    /// The ELF files; more than one only with [`Target::InPlace`].
+    /// The ELF files; several only with [`Target::InPlace`] and [`Target::Folder`].
     pub inputs: Vec<PathBuf>,
+    /// A file that names more of them, one a line; `-` is stdin.
+    pub files_from: Option<PathBuf>,
     /// Where the BTF goes.
     pub target: Target,
     /// The BTF to build upon.
@@ -56,65 +64,91 @@ pub struct EncodeRequest {
     pub notices: Vec<String>,
 }
 
-/// Encodes each input in turn and stops at the first that fails.
+/// Encodes each input, by itself.
 pub(super) fn run(request: &EncodeRequest, settings: &Settings, output: Output) -> Result<()> {
     let output = output.quiet(request.quiet);
     report(&request.notices, request.strict, output)?;
-    refuse_base(request)?;
     // There is no cache yet that could be disabled.
     let _ = settings.disable;
-    request.inputs.iter().try_for_each(|input| encode_file(input, request, output))
-}
-
-/// Until split BTF can be encoded.
-fn refuse_base(request: &EncodeRequest) -> Result<()> {
-    match &request.base {
-        Some(base) => bail!(
-            "encoding against a base (`{}`) is not implemented yet: nothing was written",
-            base.display()
-        ),
-        None => Ok(()),
-    }
-}
-
-fn encode_file(input: &Path, request: &EncodeRequest, output: Output) -> Result<()> {
-    check_target(input, &request.target)?;
-    let timing = Timing::default();
-    let encoded = progress::during(!output.is_quiet(), &timing, || {
-        let input_size = fs_err::metadata(input)?.len();
-        let pool = request.jobs.pool(input_size)?;
-        pool.install(|| pipeline::encode(input, &request.options, &timing))
-    })
-    .with_context(|| format!("failed to encode `{}`", input.display()))?;
-    if request.verbose {
-        print_skips(&encoded, &request.target, output)?;
-    }
-    if encoded.btf.is_empty() {
-        report_nothing(input, &encoded, output);
-    } else {
-        report(&about(input, &encoded.notices), request.strict, output)?;
-        ensure_base_for_distilling(request)?;
-        timing.phase("write", || store(&encoded.btf, input, &request.target, output))?;
-    }
-    if request.time {
-        output.plain(time_table(&timing).trim_end());
-    }
-    Ok(())
-}
-
-/// Refuses targets that would do harm, before any work.
-fn check_target(input: &Path, target: &Target) -> Result<()> {
-    match target {
-        Target::InPlace => Ok(()),
-        Target::File(path) => {
-            let same = same_file(input, path);
-            ensure!(!same, "`{}` is the input: its BTF cannot replace it", path.display());
-            Ok(())
+    let inputs = batch::inputs(request)?;
+    let base = request.base.as_deref().map(base::load).transpose()?;
+    let job = Job { request, base: base.as_ref(), output };
+    match &inputs[..] {
+        [input] if request.files_from.is_none() => {
+            let timing = Timing::default();
+            let state = || progress::last_phase(&timing);
+            progress::during(!output.is_quiet(), &state, || {
+                let input_size = fs_err::metadata(input).map_or(0, |metadata| metadata.len());
+                job.encode(input, &request.jobs.pool(input_size)?, &timing)
+            })
         }
-        Target::Stdout => {
-            let terminal = io::stdout().is_terminal();
-            ensure!(!terminal, "stdout is a terminal: redirect it, or name a file");
-            Ok(())
+        _ => batch::run(&job, &inputs),
+    }
+}
+
+/// What is the same for every input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub request: &'a EncodeRequest,
+    base: Option<&'a Prepared>,
+    pub output: Output,
+}
+
+impl Job<'_> {
+    /// Encodes one input on the threads of `pool`.
+    pub fn encode(&self, input: &Path, pool: &ThreadPool, timing: &Timing) -> Result<()> {
+        let Self { request, base, output } = *self;
+        let target = Destination::of(input, &request.target)?;
+        let encoded = pool
+            .install(|| pipeline::encode(input, base, &request.options, timing))
+            .with_context(|| format!("failed to encode `{}`", input.display()))?;
+        if request.verbose {
+            print_skips(&encoded, &request.target, output)?;
+        }
+        if encoded.btf.is_empty() {
+            report_nothing(input, &encoded, output);
+        } else {
+            report(&about(input, &encoded.notices), request.strict, output)?;
+            ensure_base_for_distilling(request)?;
+            timing.phase("write", || target.store(&encoded.btf, output))?;
+        }
+        if request.time {
+            output.plain(time_table(timing).trim_end());
+        }
+        Ok(())
+    }
+}
+
+/// Where the BTF of one input goes.
+enum Destination<'a> {
+    InPlace(&'a Path),
+    File(Cow<'a, Path>),
+    Stdout,
+}
+
+impl<'a> Destination<'a> {
+    /// Refuses what would do harm, before any work.
+    fn of(input: &'a Path, target: &'a Target) -> Result<Self> {
+        let path = match target {
+            Target::InPlace => return Ok(Self::InPlace(input)),
+            Target::Stdout => {
+                let terminal = io::stdout().is_terminal();
+                ensure!(!terminal, "stdout is a terminal: redirect it, or name a file");
+                return Ok(Self::Stdout);
+            }
+            Target::File(path) => Cow::Borrowed(path.as_path()),
+            Target::Folder(folder) => Cow::Owned(batch::output_path(folder, input)),
+        };
+        let same = same_file(input, &path);
+        ensure!(!same, "`{}` is the input: its BTF cannot replace it", path.display());
+        Ok(Self::File(path))
+    }
+
+    fn store(&self, btf: &[u8], output: Output) -> Result<()> {
+        match self {
+            Self::InPlace(input) => store_in_place(btf, input, output),
+            Self::File(path) => write_file(path, btf),
+            Self::Stdout => output.data(btf).context("failed to write to stdout"),
         }
     }
 }
@@ -171,14 +205,6 @@ fn ensure_base_for_distilling(request: &EncodeRequest) -> Result<()> {
     let needs_base = distills && request.target == Target::InPlace;
     ensure!(!needs_base || request.base.is_some(), "feature `distilled_base` needs a base");
     Ok(())
-}
-
-fn store(btf: &[u8], input: &Path, target: &Target, output: Output) -> Result<()> {
-    match target {
-        Target::InPlace => store_in_place(btf, input, output),
-        Target::File(path) => write_file(path, btf),
-        Target::Stdout => output.data(btf).context("failed to write to stdout"),
-    }
 }
 
 /// Puts the section `.BTF` into the input. A `.BTF.base` of an earlier run would contradict it.

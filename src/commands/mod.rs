@@ -1,6 +1,8 @@
 //! Carries out what the command line asked for: takes a [`Command`], gives an [`Outcome`]. Knows
 //! nothing of how the command line is spelled.
 
+mod base;
+mod batch;
 pub mod encode;
 mod pool;
 mod progress;
@@ -26,7 +28,7 @@ pub enum Command {
     /// Print a text on stdout: help, versions, lists.
     Say(String),
     /// Encode BTF.
-    Encode(EncodeRequest),
+    Encode(Box<EncodeRequest>),
     /// Judge BTF.
     Verify(VerifyRequest),
     /// Tell whether a distilled module fits another kernel.

@@ -16,13 +16,18 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const ERASE: &str = "\r\x1b[K";
 
 /// Does `work` and shows a progress line beside it, if `wanted` and stderr is a terminal.
-pub(super) fn during<T>(wanted: bool, timing: &Timing, work: impl FnOnce() -> T) -> T {
+/// `state` says how far the work got.
+pub(super) fn during<T>(
+    wanted: bool,
+    state: &(dyn Fn() -> String + Sync),
+    work: impl FnOnce() -> T,
+) -> T {
     if !wanted || !io::stderr().is_terminal() {
         return work();
     }
     let (running, ended) = channel::<()>();
     thread::scope(|scope| {
-        scope.spawn(move || show(&ended, timing, &mut io::stderr(), PATIENCE, INTERVAL));
+        scope.spawn(move || show(&ended, state, &mut io::stderr(), PATIENCE, INTERVAL));
         // Dropped when the work is done or panics; either way the other thread then ends.
         let _running = running;
         work()
@@ -32,7 +37,7 @@ pub(super) fn during<T>(wanted: bool, timing: &Timing, work: impl FnOnce() -> T)
 /// Writes the line until the other end of `ended` is dropped.
 fn show(
     ended: &Receiver<()>,
-    timing: &Timing,
+    state: &dyn Fn() -> String,
     terminal: &mut impl Write,
     patience: Duration,
     interval: Duration,
@@ -40,7 +45,7 @@ fn show(
     let start = Instant::now();
     let mut wait = patience;
     while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-        let line = line(start.elapsed(), timing);
+        let line = format!("btfcache: {:.1} s{}", start.elapsed().as_secs_f64(), state());
         // A terminal that cannot be written to needs no progress line.
         let _ = write!(terminal, "{ERASE}{line}").and_then(|()| terminal.flush());
         wait = interval;
@@ -50,24 +55,25 @@ fn show(
     }
 }
 
-fn line(elapsed: Duration, timing: &Timing) -> String {
-    let seconds = elapsed.as_secs_f64();
-    match timing.phases().last() {
-        Some((phase, _)) => format!("btfcache: {seconds:.1} s, done: {phase}"),
-        None => format!("btfcache: {seconds:.1} s"),
-    }
+/// The last phase that ended.
+pub(super) fn last_phase(timing: &Timing) -> String {
+    timing.phases().last().map_or_else(String::new, |(phase, _)| format!(", done: {phase}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(patience: Duration, timing: &Timing, work: impl FnOnce()) -> String {
+    fn shown(
+        patience: Duration,
+        state: &(dyn Fn() -> String + Sync),
+        work: impl FnOnce(),
+    ) -> String {
         let (running, ended) = channel::<()>();
         let terminal = thread::scope(|scope| {
             let shower = scope.spawn(move || {
                 let mut terminal = Vec::new();
-                show(&ended, timing, &mut terminal, patience, Duration::from_millis(1));
+                show(&ended, state, &mut terminal, patience, Duration::from_millis(1));
                 terminal
             });
             work();
@@ -79,7 +85,7 @@ mod tests {
 
     #[test]
     fn short_run_is_silent() {
-        assert_eq!(shown(Duration::from_secs(60), &Timing::default(), || ()), "");
+        assert_eq!(shown(Duration::from_secs(60), &String::new, || ()), "");
     }
 
     #[test]
@@ -87,13 +93,13 @@ mod tests {
         let timing = Timing::default();
         timing.phase("decode", || ());
         let work = || thread::sleep(Duration::from_millis(50));
-        let text = shown(Duration::ZERO, &timing, work);
+        let text = shown(Duration::ZERO, &|| last_phase(&timing), work);
         assert!(text.starts_with("\r\x1b[Kbtfcache: 0.0 s, done: decode"), "{text:?}");
         assert!(text.ends_with(ERASE), "{text:?}");
     }
 
     #[test]
     fn work_gives_its_result() {
-        assert_eq!(during(true, &Timing::default(), || 7), 7);
+        assert_eq!(during(true, &String::new, || 7), 7);
     }
 }

@@ -5,10 +5,13 @@
 //! order in the unit, which is the order of pahole's ids (spec/btf-and-dedup rules O1 to O4).
 
 mod ambiguity;
+mod definitions;
+mod evidence;
+mod nodes;
 mod number;
 mod partition;
 mod union;
 
 pub use ambiguity::{Deviations, Place};
-pub use number::{Item, NO_UNIT, Numbered, number};
+pub use number::{IndexClass, Item, NO_UNIT, Numbered, number};
 pub use union::{Union, WorkerOutput, union};

@@ -2,6 +2,7 @@
 
 use super::ambiguity::{Deviations, Place};
 use super::union::Union;
+use crate::base::Matching;
 use crate::btf::kind::{Info, Kind};
 use crate::fragment::IndexType;
 use crate::names::NameId;
@@ -28,7 +29,7 @@ pub enum Item {
 
 /// Ids of everything that has one.
 #[derive(Debug)]
-pub struct Numbered {
+pub struct Numbered<'a> {
     /// What has an id, in order: the first has `first_id`.
     pub items: Vec<Item>,
     /// Id of the first item.
@@ -40,28 +41,29 @@ pub struct Numbered {
     /// The index type of all arrays.
     index_type: Option<ClassId>,
     deviations: Deviations,
+    base: Option<Matching<'a>>,
 }
 
-/// Numbers all types, and the `variables` that were chosen: indices into each fragment's list.
-///
-/// # Panics
-/// Never: fragments refer to classes of the union's pool.
+/// Numbers all types that the base does not have, and the `variables` that were chosen: indices
+/// into each fragment's list.
 #[must_use]
-pub fn number(
-    union: &mut Union,
+pub fn number<'a>(
+    union: &Union,
     deviations: Deviations,
     variables: &[Vec<u32>],
-    int: NameId,
-    first_id: u32,
-) -> Numbered {
-    let (index_fragment, index_type) = index_type(union, int);
+    index_type: &IndexClass,
+    base: Option<Matching<'a>>,
+) -> Numbered<'a> {
+    let mut class_ids = base.as_ref().map_or_else(Vec::new, |base| base.ids().to_vec());
+    class_ids.resize(union.pool.len(), 0);
     let mut numbered = Numbered {
         items: Vec::new(),
-        first_id,
-        class_ids: vec![0; union.pool.len()],
-        block_ids: vec![0; deviations.blocks().len()],
-        index_type,
+        first_id: base.as_ref().map_or(1, |base| base.base().end_id()),
+        class_ids,
+        block_ids: deviations.blocks().iter().map(|block| block.base_id).collect(),
+        index_type: index_type.class,
         deviations,
+        base,
     };
     for (place, fragment) in union.fragments.iter().enumerate() {
         if numbered.deviations.has_unit(fragment.unit) {
@@ -75,8 +77,8 @@ pub fn number(
                 }
             }
         }
-        if index_fragment == Some(place)
-            && let Some(class) = index_type
+        if index_type.fragment == Some(place)
+            && let Some(class) = index_type.class
         {
             numbered.occurrence(&union.pool, fragment.unit, class);
         }
@@ -93,24 +95,36 @@ pub fn number(
     numbered
 }
 
-/// The class of the index type (3.4), and the fragment after whose types it is added if no unit
-/// had it in time.
-fn index_type(union: &mut Union, int: NameId) -> (Option<usize>, Option<ClassId>) {
-    for (place, fragment) in union.fragments.iter().enumerate() {
-        match fragment.index_type {
-            IndexType::None => {}
-            IndexType::Int(class) => return (None, Some(class)),
-            IndexType::Missing => {
-                let signed_32_bits = 1 << 24 | 32;
-                let record = [int.0, Info::new(Kind::Int, 0, false).0, 4, signed_32_bits];
-                return (Some(place), Some(union.pool.intern(&record)));
-            }
-        }
-    }
-    (None, None)
+/// The index type of all arrays (3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexClass {
+    /// Its class, if there is any array.
+    pub class: Option<ClassId>,
+    /// The fragment after whose types it is added, if no unit had it in time.
+    fragment: Option<usize>,
 }
 
-impl Numbered {
+impl IndexClass {
+    /// Finds it, or makes it up; `int` is its name.
+    #[must_use]
+    pub fn find(union: &mut Union, int: NameId) -> Self {
+        for (place, fragment) in union.fragments.iter().enumerate() {
+            match fragment.index_type {
+                IndexType::None => {}
+                IndexType::Int(class) => return Self { class: Some(class), fragment: None },
+                IndexType::Missing => {
+                    let signed_32_bits = 1 << 24 | 32;
+                    let record = [int.0, Info::new(Kind::Int, 0, false).0, 4, signed_32_bits];
+                    let class = Some(union.pool.intern(&record));
+                    return Self { class, fragment: Some(place) };
+                }
+            }
+        }
+        Self::default()
+    }
+}
+
+impl<'a> Numbered<'a> {
     #[inline]
     fn occurrence(&mut self, pool: &Pool, unit: u32, class: ClassId) {
         match self.deviations.place(unit, class) {
@@ -124,6 +138,7 @@ impl Numbered {
                     self.assign(Item::Block(block));
                 }
             }
+            Place::Base(_) => {}
         }
     }
 
@@ -157,9 +172,6 @@ impl Numbered {
 
     /// The id of `class` in `unit`; if it has none yet, as prototypes of functions, it gets one.
     pub fn id_or_new(&mut self, unit: u32, class: ClassId) -> u32 {
-        if class.0 as usize >= self.class_ids.len() {
-            self.class_ids.resize(class.0 as usize + 1, 0);
-        }
         match self.deviations.place(unit, class) {
             Place::Class(class) if self.class_ids[class.0 as usize] == 0 => {
                 self.assign(Item::Class(class))
@@ -171,10 +183,27 @@ impl Numbered {
         }
     }
 
+    /// Makes room for the classes that were added to the pool.
+    pub fn add_classes(&mut self, pool: &Pool) {
+        let known = self.class_ids.len();
+        self.class_ids.resize(pool.len(), 0);
+        if let Some(base) = &mut self.base {
+            base.extend(pool);
+            self.class_ids[known..].copy_from_slice(&base.ids()[known..]);
+        }
+    }
+
+    /// The base, and what of it the units have.
+    #[must_use]
+    pub const fn base(&self) -> Option<&Matching<'a>> {
+        self.base.as_ref()
+    }
+
     fn id(&self, place: Place) -> u32 {
         match place {
             Place::Class(class) => self.class_ids[class.0 as usize],
             Place::Block(block) => self.block_ids[block as usize],
+            Place::Base(id) => id,
         }
     }
 

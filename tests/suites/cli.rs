@@ -37,7 +37,7 @@ fn no_command_is_an_error() {
 fn mistakes_exit_with_2_and_name_the_program() {
     for (line, message) in [
         ("encode", "btfcache: the following required arguments were not provided:"),
-        ("encode a.o", "<--output <OUT>|--in-place>"),
+        ("encode a.o", "<--output <OUT>|--in-place|--output-dir <DIR>>"),
         ("encode a.o --in-place -o b", "cannot be used with"),
         ("encode a.o -o b --lang=klingon", "btfcache: unknown language \"klingon\"\n"),
         ("encode a.o -o b --sizes", "btfcache: unexpected argument '--sizes' found"),

@@ -97,12 +97,12 @@ fn detached_number_of_jobs_is_explained() {
 }
 
 #[test]
-fn base_is_refused_for_now() {
+fn missing_base_is_named() {
     Test::pahole()
         .file("a.ko", &elf_without_sections())
         .args("-J --btf_base vmlinux a.ko")
         .fails(1)
-        .stderr_has("base (`vmlinux`) is not implemented yet")
+        .stderr_has("failed to read the BTF of `vmlinux`")
         .content("a.ko", &elf_without_sections());
 }
 

@@ -1,8 +1,8 @@
 //! Rules for each record alone (4.3), in the kernel's order: only the first that it breaks counts.
 
 use super::{MAX_ID, MAX_NAME, Problem, bytes_of, demand, elements};
-use crate::btf::kind::{Info, Kind};
-use crate::btf::read::{Btf, for_each_name};
+use crate::btf::kind::{Info, Kind, for_each_name};
+use crate::btf::read::Btf;
 
 const RULE: &str = "4.3";
 const NO_VLEN: &str = "vlen != 0";

@@ -4,7 +4,8 @@
 #![no_main]
 
 use btfcache::btf::kind::{Info, for_each_ref};
-use btfcache::btf::read::{Btf, for_each_name};
+use btfcache::btf::kind::for_each_name;
+use btfcache::btf::read::Btf;
 use btfcache::btf::verify::{first_unsorted, verify};
 use libfuzzer_sys::fuzz_target;
 

@@ -138,7 +138,7 @@ fuzz_target!(|bytes: &[u8]| {
     let input = Input::parse(bytes);
     let path = file::file_of(&input.elf());
     let encode = |threads: usize| {
-        let encode = || pipeline::encode(&path, &input.options(), &Timing::default());
+        let encode = || pipeline::encode(&path, None, &input.options(), &Timing::default());
         pool(threads).install(encode).map(|encoded| encoded.btf).ok()
     };
     let written = encode(1);

@@ -3,7 +3,7 @@
 use btfcache::btf::kind::{Info, Kind, kind_of, map_names, map_refs};
 use btfcache::emit::{self, Contents, Format};
 use btfcache::fragment::{Fragment, FunctionUse, IndexType, Notes, VariableUse};
-use btfcache::merge::{self, Deviations, Item, Numbered, Union, WorkerOutput};
+use btfcache::merge::{self, Deviations, IndexClass, Item, Numbered, Union, WorkerOutput};
 use btfcache::names::{NameId, Names};
 use btfcache::pool::{ClassId, Namespace, Pool, Ref};
 use btfcache::select::Chosen;
@@ -41,14 +41,15 @@ pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output 
     let pools: Vec<Pool> = decoders.iter().map(Decoder::copied_pool).collect();
     let outputs = decoders.into_iter().map(Decoder::output).collect();
     let mut union = merge::union(outputs);
-    let deviations = Deviations::find(&union.pool, &union.fragments);
+    let deviations = Deviations::find(&union.pool, &union.fragments, None);
     let variables: Vec<Vec<u32>> = union
         .fragments
         .iter()
         .map(|fragment| (0..fragment.variables.len() as u32).collect())
         .collect();
     let int = ids[program.name(BASES[0].0) as usize];
-    let mut numbered = merge::number(&mut union, deviations, &variables, int, 1);
+    let index_type = IndexClass::find(&mut union, int);
+    let mut numbered = merge::number(&union, deviations, &variables, &index_type, None);
     let (functions, function_ids) = append_functions(program, &union, &mut numbered);
     let contents = Contents {
         union: &union,
@@ -88,7 +89,7 @@ fn intern_names(program: &Program, names: &Names, random: &mut Random) -> Vec<Na
 fn append_functions<'a>(
     program: &'a Program,
     union: &Union,
-    numbered: &mut Numbered,
+    numbered: &mut Numbered<'_>,
 ) -> (Vec<Chosen<'a>>, Vec<u32>) {
     let (mut chosen, mut ids) = (Vec::new(), Vec::new());
     for (unit, place) in program.chosen_functions() {
@@ -109,7 +110,7 @@ struct Mapping<'a> {
     program: &'a Program,
     names: &'a [NameId],
     union: &'a Union,
-    numbered: &'a Numbered,
+    numbered: &'a Numbered<'a>,
     /// For each unit the class of each of its types.
     classes: Vec<Vec<ClassId>>,
 }

@@ -116,7 +116,7 @@ fn options(number: usize) -> Options {
 }
 
 fn encode(input: &Path, options: &Options) -> Option<Vec<u8>> {
-    pipeline::encode(input, options, &Timing::default()).ok().map(|encoded| encoded.btf)
+    pipeline::encode(input, None, options, &Timing::default()).ok().map(|encoded| encoded.btf)
 }
 
 fn check(bytes: &[u8], what: &str) {

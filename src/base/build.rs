@@ -1,0 +1,400 @@
+//! From a base to its prepared form.
+
+use hashbrown::HashMap;
+use thiserror::Error;
+
+use super::prepared::{
+    Prepared, Section, Summary, TableBuilder, key_table, record_hash, string_hash,
+};
+use crate::btf::kind::{for_each_name, for_each_ref, map_names, map_refs};
+use crate::btf::read::Btf;
+use crate::pool::{Ref, is_definition, key_of};
+
+/// Why nothing can be built upon a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// It is split itself: the kernel knows one level only (rule P1).
+    #[error("it is split BTF itself, which cannot be a base")]
+    Split,
+    /// It has a kind that only its layout section knows (rule Y4).
+    #[error("type {id} of it is of unknown kind {kind}")]
+    Kind {
+        /// The type.
+        id: u32,
+        /// The number of the kind.
+        kind: u32,
+    },
+    /// More types or strings than the kernel accepts anyway.
+    #[error("it has {types} types and {strings} bytes of strings: too many")]
+    TooLarge {
+        /// Number of types.
+        types: u32,
+        /// Size of the strings.
+        strings: u32,
+    },
+}
+
+/// Ids and string offsets fit into references (see [`Ref`]).
+const MAX_TYPES: u32 = 1 << 28;
+const MAX_STRINGS: u32 = 1 << 29;
+
+/// Prepares `base`, whose image has this digest.
+///
+/// # Errors
+/// When nothing can be built upon it.
+pub fn prepare(base: &Btf<'_>, digest: [u8; 32]) -> Result<Prepared, PrepareError> {
+    if base.base().is_some() {
+        return Err(PrepareError::Split);
+    }
+    if let Some((id, kind)) = base.first_unknown() {
+        return Err(PrepareError::Kind { id, kind });
+    }
+    let (types, strings) = (base.type_count(), base.end_string());
+    if types >= MAX_TYPES || strings >= MAX_STRINGS {
+        return Err(PrepareError::TooLarge { types, strings });
+    }
+    let (string_table, records) = named_records(base);
+    let names = Names::of(&records);
+    let users = if names.is_plain() { Users::default() } else { Users::of(&records) };
+    let completions = names.completions(&users);
+    let others = names.others(&completions);
+    let irregular = irregular(&names, &others, &users);
+    let tainted = users.reaching([&others[..], &irregular].concat(), |_| true);
+    let tainted_records = Records {
+        words: tainted.iter().flat_map(|&id| records.get(id)).copied().collect(),
+        starts: starts_of(tainted.iter().map(|&id| records.get(id).len())),
+    };
+    let (normal, type_table, canonical) = normalize(records, &names, &irregular);
+    let summary = Summary {
+        digest,
+        is_big_endian: base.is_big_endian(),
+        end_id: base.end_id(),
+        end_string: strings,
+    };
+    // In the order of `Section`.
+    let sections = [
+        normal.starts,
+        normal.words,
+        packed(base.strings()),
+        string_table,
+        type_table,
+        key_table(&completions.0),
+        canonical,
+        tainted,
+        tainted_records.starts,
+        tainted_records.words,
+    ];
+    const { assert!(Section::TaintedRecords as usize == 9) }
+    Ok(Prepared::new(&summary, &sections))
+}
+
+/// Records by id, from 1.
+struct Records {
+    words: Vec<u32>,
+    starts: Vec<u32>,
+}
+
+impl Records {
+    fn get(&self, id: u32) -> &[u32] {
+        let starts = &self.starts[id as usize - 1..];
+        &self.words[starts[0] as usize..starts[1] as usize]
+    }
+
+    fn get_mut(&mut self, id: u32) -> &mut [u32] {
+        let starts = &self.starts[id as usize - 1..];
+        &mut self.words[starts[0] as usize..starts[1] as usize]
+    }
+
+    fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Adds the record of `id` to a table; returns the type there that has the same.
+    fn add_to(&self, table: &mut TableBuilder, id: u32) -> u32 {
+        let record = self.get(id);
+        table.find_or_add(record_hash(record), id, |other| self.get(other) == record)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        let ranges = self.starts.windows(2);
+        (1..).zip(ranges.map(|range| &self.words[range[0] as usize..range[1] as usize]))
+    }
+}
+
+fn starts_of(lengths: impl Iterator<Item = usize>) -> Vec<u32> {
+    let mut end = 0;
+    let ends = lengths.map(|length| {
+        end += length as u32;
+        end
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// The table of strings, and all records with one offset for each name: strings may occur twice,
+/// or begin within another (rule S3).
+fn named_records(base: &Btf<'_>) -> (Vec<u32>, Records) {
+    let strings = Strings(base.strings());
+    let mut is_first = vec![false; strings.0.len()];
+    let mut within: Vec<u32> = Vec::new();
+    let starts: Vec<u32> = strings.starts().collect();
+    starts.iter().for_each(|&start| is_first[start as usize] = true);
+    for (_, record) in base.records() {
+        for_each_name(record, |name| {
+            if !is_first[name as usize] {
+                within.push(name);
+            }
+        });
+    }
+    within.sort_unstable();
+    within.dedup();
+    let mut table = TableBuilder::with_capacity(starts.len() + within.len());
+    let mut replaced: HashMap<u32, u32> = HashMap::new();
+    for start in starts.into_iter().chain(within) {
+        let first = strings.add(&mut table, start);
+        if first != start {
+            is_first[start as usize] = false;
+            replaced.insert(start, first);
+        }
+    }
+    let size = base.records().map(|(_, record)| record.len()).sum();
+    let mut words = Vec::with_capacity(size);
+    for (_, record) in base.records() {
+        let start = words.len();
+        words.extend_from_slice(record);
+        map_names(&mut words[start..], |name| {
+            if is_first[name as usize] {
+                return name;
+            }
+            replaced.get(&name).copied().unwrap_or(name)
+        });
+    }
+    let starts = starts_of(base.records().map(|(_, record)| record.len()));
+    (table.into_words(), Records { words, starts })
+}
+
+struct Strings<'a>(&'a [u8]);
+
+impl<'a> Strings<'a> {
+    /// Where strings begin.
+    fn starts(&self) -> impl Iterator<Item = u32> {
+        let ends = memchr::memchr_iter(0, self.0).map(|end| end as u32 + 1);
+        let size = self.0.len() as u32;
+        std::iter::once(0).chain(ends).filter(move |&start| start < size)
+    }
+
+    fn at(&self, start: u32) -> &'a [u8] {
+        let start = &self.0[start as usize..];
+        &start[..memchr::memchr(0, start).unwrap_or(start.len())]
+    }
+
+    /// Adds the string that begins at `start`; returns where the first that is equal does.
+    fn add(&self, table: &mut TableBuilder, start: u32) -> u32 {
+        let wanted = self.at(start);
+        if wanted.is_empty() {
+            return 0;
+        }
+        let is_wanted = |slot: u32| self.at(slot - 1) == wanted;
+        table.find_or_add(string_hash(wanted), start + 1, is_wanted) - 1
+    }
+}
+
+fn packed(bytes: &[u8]) -> Vec<u32> {
+    let mut words = vec![0; bytes.len().div_ceil(4)];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+/// What is known under each name.
+struct Names {
+    /// By id, from 1: the reference by kind and name to it, or 0.
+    keys: Vec<u32>,
+    /// By such a reference: definitions and declarations, by id.
+    known: HashMap<u32, Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    definitions: Vec<u32>,
+    forwards: Vec<u32>,
+}
+
+impl Known {
+    /// Whether all that is known is one type.
+    fn is_plain(&self) -> bool {
+        self.definitions.len() + self.forwards.len() == 1
+    }
+}
+
+impl Names {
+    fn of(records: &Records) -> Self {
+        let mut keys = Vec::with_capacity(records.len());
+        let mut known: HashMap<u32, Known> = HashMap::with_capacity(records.len() / 4);
+        for (id, record) in records.iter() {
+            let Some(key) = key_of(record) else {
+                keys.push(0);
+                continue;
+            };
+            let key = Ref::from(key).0;
+            keys.push(key);
+            let known = known.entry(key).or_default();
+            let list =
+                if is_definition(record) { &mut known.definitions } else { &mut known.forwards };
+            list.push(id);
+        }
+        Self { keys, known }
+    }
+
+    /// The reference by kind and name to a type, or 0.
+    fn key(&self, id: u32) -> u32 {
+        id.checked_sub(1).map_or(0, |index| self.keys[index as usize])
+    }
+
+    fn is_plain(&self) -> bool {
+        self.known.values().all(Known::is_plain)
+    }
+
+    /// What each name stands for, ordered by name.
+    fn completions(&self, users: &Users) -> Completions {
+        let best = |(&key, known): (&u32, &Known)| {
+            let candidates =
+                if known.definitions.is_empty() { &known.forwards } else { &known.definitions };
+            let order = |id: &&u32| (std::cmp::Reverse(users.weight(**id)), **id);
+            let best = *candidates.iter().min_by_key(order).expect("a name has something");
+            (key, best)
+        };
+        let mut completions: Vec<(u32, u32)> = self.known.iter().map(best).collect();
+        completions.sort_unstable();
+        Completions(completions)
+    }
+
+    /// All types that share a name with another and are not what it stands for.
+    fn others(&self, completions: &Completions) -> Vec<u32> {
+        let mut others = Vec::new();
+        for &(key, best) in &completions.0 {
+            let known = &self.known[&key];
+            let all = known.definitions.iter().chain(&known.forwards);
+            others.extend(all.filter(|&&id| id != best));
+        }
+        others.sort_unstable();
+        others
+    }
+}
+
+/// (name as reference, id of what it stands for), by name.
+struct Completions(Vec<(u32, u32)>);
+
+/// Who refers to each type: empty if nobody asks.
+#[derive(Default)]
+struct Users {
+    starts: Vec<u32>,
+    users: Vec<u32>,
+}
+
+impl Users {
+    fn of(records: &Records) -> Self {
+        let mut starts = vec![0; records.len() + 2];
+        for (_, record) in records.iter() {
+            for_each_ref(record, |target| starts[target as usize + 1] += 1);
+        }
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
+        }
+        let mut next = starts.clone();
+        let mut users = vec![0; starts.last().copied().unwrap_or(0) as usize];
+        for (id, record) in records.iter() {
+            for_each_ref(record, |target| {
+                let place = &mut next[target as usize];
+                users[*place as usize] = id;
+                *place += 1;
+            });
+        }
+        Self { starts, users }
+    }
+
+    fn of_type(&self, id: u32) -> &[u32] {
+        match self.starts.get(id as usize..id as usize + 2) {
+            Some(range) => &self.users[range[0] as usize..range[1] as usize],
+            None => &[],
+        }
+    }
+
+    /// How often a type is used, by itself or through a pointer or modifier.
+    fn weight(&self, id: u32) -> usize {
+        let users = self.of_type(id);
+        users.len() + users.iter().map(|&user| self.of_type(user).len()).sum::<usize>()
+    }
+
+    /// Everything that reaches one of `roots` through users that `passes` admits, by id.
+    fn reaching(&self, roots: Vec<u32>, passes: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut is_found = vec![false; self.starts.len()];
+        let mut found = Vec::new();
+        let mut waiting = roots;
+        while let Some(id) = waiting.pop() {
+            if !std::mem::replace(&mut is_found[id as usize], true) {
+                found.push(id);
+                if passes(id) {
+                    waiting.extend_from_slice(self.of_type(id));
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+/// Types that refer to something else than what the name they use stands for, by themselves or
+/// through nameless types.
+fn irregular(names: &Names, others: &[u32], users: &Users) -> Vec<u32> {
+    let roots = others.iter().flat_map(|&id| users.of_type(id)).copied().collect();
+    users.reaching(roots, |id| names.key(id) == 0)
+}
+
+/// All records in normal form, the table of them, and for each irregular type, by id, the one in
+/// the table.
+fn normalize(
+    mut records: Records,
+    names: &Names,
+    irregular: &[u32],
+) -> (Records, Vec<u32>, Vec<u32>) {
+    let order = in_order_of_reference(&records, names, irregular);
+    let mut canonical: HashMap<u32, u32> = irregular.iter().map(|&id| (id, id)).collect();
+    let mut table = TableBuilder::with_capacity(records.len());
+    let regular = (1..=records.len() as u32).filter(|id| !canonical.contains_key(id));
+    for id in regular.collect::<Vec<_>>() {
+        map_refs(records.get_mut(id), |target| match names.key(target) {
+            0 => target,
+            key => key,
+        });
+        records.add_to(&mut table, id);
+    }
+    for id in order {
+        map_refs(records.get_mut(id), |target| match names.key(target) {
+            0 => canonical.get(&target).copied().unwrap_or(target),
+            key => key,
+        });
+        canonical.insert(id, records.add_to(&mut table, id));
+    }
+    let pairs = irregular.iter().flat_map(|&id| [id, canonical[&id]]).collect();
+    (records, table.into_words(), pairs)
+}
+
+/// The irregular types, each after those that it refers to other than by name.
+fn in_order_of_reference(records: &Records, names: &Names, irregular: &[u32]) -> Vec<u32> {
+    let mut is_waiting: HashMap<u32, bool> = irregular.iter().map(|&id| (id, true)).collect();
+    let mut order = Vec::with_capacity(irregular.len());
+    let mut stack: Vec<(u32, bool)> = irregular.iter().rev().map(|&id| (id, false)).collect();
+    while let Some((id, is_entered)) = stack.pop() {
+        if is_entered {
+            order.push(id);
+        } else if is_waiting.insert(id, false) == Some(true) {
+            stack.push((id, true));
+            for_each_ref(records.get(id), |target| {
+                if names.key(target) == 0 && is_waiting.get(&target) == Some(&true) {
+                    stack.push((target, false));
+                }
+            });
+        }
+    }
+    order
+}
