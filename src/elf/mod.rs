@@ -141,10 +141,11 @@ impl ElfFile {
         &self.sections
     }
 
-    /// The first section of this name.
+    /// The first section of this name; inactive headers (`SHT_NULL`) are none.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Section> {
-        self.sections.iter().find(|section| section.name == name.as_bytes())
+        let is_active = |section: &&Section| section.kind != object::elf::SHT_NULL;
+        self.sections.iter().filter(is_active).find(|section| section.name == name.as_bytes())
     }
 
     /// Whether the bytes of `section`, one of [`Self::sections`], can change a result.

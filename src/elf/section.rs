@@ -38,7 +38,7 @@ impl Section {
 
     pub(super) fn check_range(&self, file_size: u64) -> Result<(), ElfError> {
         let end = self.offset.checked_add(self.size);
-        if self.has_bytes() && end.is_none_or(|end| end > file_size) {
+        if self.has_bytes() && self.size != 0 && end.is_none_or(|end| end > file_size) {
             return Err(self.error("reaches beyond the end of the file"));
         }
         Ok(())

@@ -25,10 +25,14 @@
 //!
 //! A new section is of type `SHT_PROGBITS`, or `SHT_NOTE` if its name begins with `.note`.
 //!
+//! A damaged file in which that would not hold, because headers and sections share bytes, is refused:
+//! what is planned is read back before it is written.
+//!
 //! A removed section keeps its index as an inactive header (`SHT_NULL`), because symbols refer to
 //! sections by index; such headers at the end of the table are used again. Relocations that apply
 //! to replaced or removed bytes (`.rela.BTF`) are removed with them.
 
+mod check;
 mod image;
 pub mod note;
 mod patch;
@@ -130,6 +134,13 @@ pub enum EmbedError {
         /// Length of the file.
         length: u64,
     },
+    /// Headers and sections lie over each other, or refer to what is not there yet, so that the
+    /// result could not be read back, or would be another if the edit were made again.
+    #[error(
+        "damaged ELF file: its headers and sections are entangled, what is put into it would not \
+         stay as it is"
+    )]
+    Entangled,
     /// The edit asks for something that no ELF file can have.
     #[error("section `{name}` cannot be written or removed: {what}")]
     Request {

@@ -2,17 +2,15 @@
 //! only by renaming a finished file over it.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use super::check::{check, is_carried_out};
 use super::image::{self, Image, ReadError};
 use super::plan::{Plan, plan};
 use super::{Edit, EmbedError, Placement};
 use crate::write_file::{Replacement, follow_links};
-
-/// How much of the file is compared at a time.
-const COMPARE_SIZE: usize = 64 << 10;
 
 /// Applies `edit` to the file at `path`.
 pub(super) fn apply(path: &Path, edit: &Edit<'_>) -> Result<Vec<Placement>, EmbedError> {
@@ -26,13 +24,15 @@ pub(super) fn apply(path: &Path, edit: &Edit<'_>) -> Result<Vec<Placement>, Embe
     let source = File::open(&target).map_err(failed_to("open"))?;
     let metadata = source.metadata().map_err(failed_to("read"))?;
 
-    let headers = image::read_headers(&source, metadata.len()).map_err(|error| match error {
+    let not_read = |error| match error {
         ReadError::Io(source) => failed_to("read")(source),
         ReadError::Elf(error) => error,
-    })?;
+    };
+    let headers = image::read_headers(&source, metadata.len()).map_err(not_read)?;
     let Some(plan) = plan(&Image::parse(&headers)?, edit)? else {
         return Ok(Vec::new());
     };
+    check(&source, edit, &plan).map_err(not_read)?;
     let is_done = is_carried_out(&source, headers.length, &plan).map_err(failed_to("read"))?;
     // Writing into a set-user-id program would take that bit from it.
     let may_touch = is_done && metadata.mode() & 0o6000 == 0;
@@ -43,26 +43,6 @@ pub(super) fn apply(path: &Path, edit: &Edit<'_>) -> Result<Vec<Placement>, Embe
         }
     }
     Ok(plan.placements)
-}
-
-/// Whether the file is already what the plan makes of it.
-fn is_carried_out(file: &File, length: u64, plan: &Plan<'_>) -> io::Result<bool> {
-    if length != plan.length {
-        return Ok(false);
-    }
-    let mut buffer = vec![0; COMPARE_SIZE];
-    for patch in &plan.patches {
-        let mut offset = patch.offset;
-        for expected in patch.bytes.chunks(COMPARE_SIZE) {
-            let found = &mut buffer[..expected.len()];
-            file.read_exact_at(found, offset)?;
-            if found != expected {
-                return Ok(false);
-            }
-            offset += expected.len() as u64;
-        }
-    }
-    Ok(true)
 }
 
 /// Gives the file a new modification time without changing it: build systems take a file that is

@@ -3,6 +3,7 @@
 
 use object::elf;
 
+use super::check::check;
 use super::image::{self, Image, ReadError};
 use super::plan::plan;
 use super::record::{FileHeader, Format, SectionHeader};
@@ -149,6 +150,7 @@ pub(super) fn edited(
         return Ok((file.to_vec(), Vec::new()));
     };
     assert!(plan.keep <= headers.length);
+    check(file, edit, &plan).map_err(within)?;
     let mut new = file[..plan.keep as usize].to_vec();
     new.resize(plan.length as usize, 0);
     for patch in plan.patches.iter().filter(|patch| !patch.bytes.is_empty()) {
@@ -163,10 +165,15 @@ pub(super) fn embedded(file: &[u8], sections: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn headers(file: &[u8]) -> Result<image::HeaderBytes, EmbedError> {
-    image::read_headers(file, file.len() as u64).map_err(|error| match error {
+    image::read_headers(file, file.len() as u64).map_err(within)
+}
+
+/// The error of reading a file in memory.
+fn within(error: ReadError) -> EmbedError {
+    match error {
         ReadError::Elf(error) => error,
         ReadError::Io(error) => panic!("read beyond the end of the file: {error}"),
-    })
+    }
 }
 
 /// All sections: name, header, bytes.
