@@ -16,7 +16,7 @@ use crate::select::{self, ChosenVariables, FunctionTable, Selection};
 use crate::timing::Timing;
 
 /// What one ELF file gave.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// The BTF image; empty when there was nothing to encode, with the reason in `notices`.
     pub btf: Vec<u8>,
@@ -45,11 +45,24 @@ pub fn encode(
     timing: &Timing,
 ) -> Result<Encoded> {
     let elf = timing.phase("open", || ElfFile::open(input))?;
+    encode_elf(&elf, base, options, timing)
+}
+
+/// The same for a file that is open already.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_elf(
+    elf: &ElfFile,
+    base: Option<&Prepared>,
+    options: &Options,
+    timing: &Timing,
+) -> Result<Encoded> {
     if let Some(base) = base {
         let is_same = base.summary().is_big_endian == elf.target().big_endian;
         ensure!(is_same, "it is in another byte order than its base");
     }
-    let (dwarf, symbols) = timing.phase("sections", || load(&elf, options))?;
+    let (dwarf, symbols) = timing.phase("sections", || load(elf, options))?;
     let Some(dwarf) = dwarf else {
         return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
     };

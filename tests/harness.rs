@@ -17,6 +17,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct Test {
     directory: TempDir,
+    cache: TempDir,
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
@@ -33,10 +34,11 @@ pub struct Ran {
 }
 
 impl Test {
-    /// A run of `btfcache` in an empty directory, with none of our variables set.
+    /// A run of `btfcache` in an empty directory with an empty cache, with none of our variables set.
     pub fn new() -> Self {
         Self {
             directory: TempDir::new().unwrap(),
+            cache: TempDir::new().unwrap(),
             program: env!("CARGO_BIN_EXE_btfcache").into(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -100,6 +102,7 @@ impl Test {
                 command.env_remove(&name);
             }
         }
+        command.env("BTFCACHE_DIR", self.cache.path());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdout(self.stdout.take().unwrap_or_else(Stdio::piped)).stderr(Stdio::piped());
         let output = command.spawn().unwrap().wait_with_output().unwrap();

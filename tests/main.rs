@@ -6,6 +6,7 @@ mod harness;
 mod suites {
     mod bad_input;
     mod btf;
+    mod cache;
     mod cli;
     mod dwarf;
     mod embed;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 
+use super::cache::UseArguments;
 use super::features::Selection;
 use super::{Refusal, languages};
 use crate::commands::{Command, EncodeRequest, Jobs, Target};
@@ -183,6 +184,9 @@ pub(super) struct EncodeArguments {
     /// Example: `btfcache encode --strict vmlinux -o vmlinux.btf`
     #[arg(long)]
     strict: bool,
+
+    #[command(flatten)]
+    cache: UseArguments,
 }
 
 /// Encoders whose defects can be reproduced.
@@ -219,6 +223,7 @@ impl EncodeArguments {
                 kabi_prefix: self.kabi_prefix.map(OsString::into_vec),
                 compat_pahole: self.compat == Some(Compat::Pahole),
             },
+            flags: self.cache.into_flags()?,
             jobs: self.jobs.map_or(Jobs::Auto, |count| Jobs::from_count(count.into())),
             verbose: self.verbose,
             quiet: self.quiet,
@@ -257,6 +262,7 @@ mod tests {
     use crate::cli::parse;
     use crate::options::Feature;
     use crate::output::Dialect;
+    use crate::settings::Flags;
 
     fn command(line: &str, environment: &Environment) -> Result<Command, Refusal> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -278,6 +284,7 @@ mod tests {
             target: Target::InPlace,
             base: None,
             options: Options { features: Features::DEFAULT, ..Options::default() },
+            flags: Flags::default(),
             jobs: Jobs::Auto,
             verbose: false,
             quiet: false,

@@ -1,6 +1,7 @@
 //! The command lines: takes what the user typed, gives a [`Command`] or a [`Refusal`]. Two
 //! programs are spoken: `btfcache`, and `pahole` when called by that name.
 
+mod cache;
 mod encode;
 mod features;
 mod getopt;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use crate::commands::{self, Command};
 use crate::config::Environment;
 use crate::output::{Dialect, Outcome, Output};
-use crate::settings::{Flags, Settings};
+use crate::settings::Settings;
 
 /// Why a command line is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,8 @@ pub fn run(arguments: &[OsString], environment: &Environment) -> ExitCode {
     let output = Output::new(dialect);
     let outcome = match parse(dialect, words, environment) {
         Ok(command) => {
-            commands::run(&command, &Settings::resolve(&Flags::default(), environment), output)
+            let settings = Settings::resolve(command.flags(), environment);
+            commands::run(&command, &settings, output)
         }
         Err(refusal) => {
             output.message(&refusal.message);

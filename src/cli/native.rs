@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use super::cache::{
+    ClearArguments, ConfigArguments, GcArguments, InspectArguments, StatsArguments,
+};
 use super::encode::EncodeArguments;
 use super::verify::{RelocateArguments, VerifyArguments};
 use super::{Refusal, pahole};
@@ -38,6 +41,27 @@ enum Subcommands {
     Verify(VerifyArguments),
     Relocate(RelocateArguments),
     Pahole(PaholeArguments),
+    Stats(StatsArguments),
+    Config(ConfigArguments),
+    Gc(GcArguments),
+    Clear(ClearArguments),
+    Inspect(InspectArguments),
+}
+
+impl Subcommands {
+    fn into_command(self, environment: &Environment) -> Result<Command, Refusal> {
+        match self {
+            Self::Encode(arguments) => arguments.into_command(environment),
+            Self::Verify(arguments) => Ok(arguments.into_command()),
+            Self::Relocate(arguments) => Ok(arguments.into_command()),
+            Self::Pahole(arguments) => pahole::parse(&arguments.words, environment),
+            Self::Stats(arguments) => Ok(arguments.into_command()),
+            Self::Config(arguments) => arguments.into_command(),
+            Self::Gc(arguments) => arguments.into_command(),
+            Self::Clear(arguments) => Ok(arguments.into_command()),
+            Self::Inspect(arguments) => Ok(arguments.into_command()),
+        }
+    }
 }
 
 /// Take the command line of pahole, as kernel builds use it
@@ -66,16 +90,7 @@ pub(super) fn parse(words: &[OsString], environment: &Environment) -> Result<Com
     let program = OsString::from("btfcache");
     let matches = definition().try_get_matches_from(std::iter::once(&program).chain(words));
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
-        Ok(CommandLine { command: Subcommands::Encode(arguments) }) => {
-            arguments.into_command(environment)
-        }
-        Ok(CommandLine { command: Subcommands::Verify(arguments) }) => Ok(arguments.into_command()),
-        Ok(CommandLine { command: Subcommands::Relocate(arguments) }) => {
-            Ok(arguments.into_command())
-        }
-        Ok(CommandLine { command: Subcommands::Pahole(arguments) }) => {
-            pahole::parse(&arguments.words, environment)
-        }
+        Ok(line) => line.command.into_command(environment),
         Err(error) => answer(&error),
     }
 }

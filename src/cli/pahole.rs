@@ -13,6 +13,7 @@ use super::{Refusal, languages};
 use crate::commands::{Command, EncodeRequest, Jobs, Target};
 use crate::config::{Environment, PAHOLE_LANG_EXCLUDE};
 use crate::options::{LanguageFilter, Options};
+use crate::settings::Flags;
 
 /// The release whose command line and output this is.
 const VERSION: (u32, u32) = (1, 32);
@@ -202,6 +203,7 @@ impl Typed {
                 kabi_prefix: self.kabi_prefix,
                 compat_pahole: self.compat_pahole,
             },
+            flags: Flags::default(),
             jobs: self.jobs,
             verbose: self.verbose,
             quiet: self.quiet,

@@ -37,6 +37,7 @@ fn plain(input: &str) -> EncodeRequest {
         target: Target::InPlace,
         base: None,
         options: Options { features: HISTORIC, ..Options::default() },
+        flags: Flags::default(),
         jobs: Jobs::Auto,
         verbose: false,
         quiet: false,

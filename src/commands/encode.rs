@@ -11,15 +11,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rayon::ThreadPool;
 
+use super::base::Base;
+use super::batch;
+use super::cached::{self, Asked};
 use super::pool::Jobs;
 use super::progress;
-use super::{base, batch};
-use crate::base::Prepared;
+use crate::elf::ElfFile;
 use crate::embed::{Edit, Placement};
 use crate::options::{Feature, Options};
 use crate::output::Output;
 use crate::pipeline::{self, Encoded};
-use crate::settings::Settings;
+use crate::settings::{Flags, Settings};
+use crate::store::Session;
 use crate::timing::Timing;
 use crate::write_file::write_file;
 
@@ -50,6 +53,8 @@ pub struct EncodeRequest {
     pub base: Option<PathBuf>,
     /// What can change the result.
     pub options: Options,
+    /// Settings that were typed.
+    pub flags: Flags,
     /// How many threads.
     pub jobs: Jobs,
     /// Print what was left out.
@@ -68,12 +73,21 @@ pub struct EncodeRequest {
 pub(super) fn run(request: &EncodeRequest, settings: &Settings, output: Output) -> Result<()> {
     let output = output.quiet(request.quiet);
     report(&request.notices, request.strict, output)?;
-    // There is no cache yet that could be disabled.
-    let _ = settings.disable;
     let inputs = batch::inputs(request)?;
-    let base = request.base.as_deref().map(base::load).transpose()?;
-    let job = Job { request, base: base.as_ref(), output };
-    match &inputs[..] {
+    let session = Session::open(settings);
+    let result = encode_all(request, &inputs, &session, output);
+    cached::report(&session, result, output)
+}
+
+fn encode_all(
+    request: &EncodeRequest,
+    inputs: &[PathBuf],
+    session: &Session<'_>,
+    output: Output,
+) -> Result<()> {
+    let base = request.base.as_deref().map(|path| Base::open(path, session)).transpose()?;
+    let job = Job { request, session, base: base.as_ref(), output };
+    match inputs {
         [input] if request.files_from.is_none() => {
             let timing = Timing::default();
             let state = || progress::last_phase(&timing);
@@ -82,7 +96,7 @@ pub(super) fn run(request: &EncodeRequest, settings: &Settings, output: Output) 
                 job.encode(input, &request.jobs.pool(input_size)?, &timing)
             })
         }
-        _ => batch::run(&job, &inputs),
+        _ => batch::run(&job, inputs),
     }
 }
 
@@ -90,17 +104,23 @@ pub(super) fn run(request: &EncodeRequest, settings: &Settings, output: Output) 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub request: &'a EncodeRequest,
-    base: Option<&'a Prepared>,
+    session: &'a Session<'a>,
+    base: Option<&'a Base<'a>>,
     pub output: Output,
 }
 
 impl Job<'_> {
     /// Encodes one input on the threads of `pool`.
     pub fn encode(&self, input: &Path, pool: &ThreadPool, timing: &Timing) -> Result<()> {
-        let Self { request, base, output } = *self;
+        let Self { request, session, base, output } = *self;
+        let options = &request.options;
         let target = Destination::of(input, &request.target)?;
-        let encoded = pool
-            .install(|| pipeline::encode(input, base, &request.options, timing))
+        let asked = Asked { input, options, base: base.and_then(Base::key), pool };
+        let make = |elf: &ElfFile| {
+            let base = base.map(Base::prepared).transpose()?;
+            pipeline::encode_elf(elf, base, options, timing)
+        };
+        let (encoded, pending) = cached::encode(session, asked, timing, make)
             .with_context(|| format!("failed to encode `{}`", input.display()))?;
         if request.verbose {
             print_skips(&encoded, &request.target, output)?;
@@ -112,6 +132,7 @@ impl Job<'_> {
             ensure_base_for_distilling(request)?;
             timing.phase("write", || target.store(&encoded.btf, output))?;
         }
+        pending.keep(encoded, timing);
         if request.time {
             output.plain(time_table(timing).trim_end());
         }

@@ -3,10 +3,13 @@
 
 mod base;
 mod batch;
+mod cache;
+mod cached;
 pub mod encode;
 mod pool;
 mod progress;
 pub mod relocate;
+mod stats;
 pub mod verify;
 
 use std::any::Any;
@@ -15,8 +18,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use anyhow::{Context, Result};
 
 use crate::output::{Outcome, Output};
-use crate::settings::Settings;
+use crate::settings::{Flags, Settings};
 
+pub use cache::{CacheRequest, Subject};
 pub use encode::{EncodeRequest, Target};
 pub use pool::Jobs;
 pub use relocate::RelocateRequest;
@@ -33,6 +37,20 @@ pub enum Command {
     Verify(VerifyRequest),
     /// Tell whether a distilled module fits another kernel.
     Relocate(RelocateRequest),
+    /// Do something with the cache itself.
+    Cache(CacheRequest),
+}
+
+impl Command {
+    /// The settings that were typed.
+    #[must_use]
+    pub fn flags(&self) -> &Flags {
+        match self {
+            Self::Say(_) | Self::Verify(_) | Self::Relocate(_) => Flags::none(),
+            Self::Encode(request) => &request.flags,
+            Self::Cache(request) => &request.flags,
+        }
+    }
 }
 
 /// Carries out `command`. A panic on any thread ends here, as a message.
@@ -58,6 +76,7 @@ fn carry_out(command: &Command, settings: &Settings, output: Output) -> Result<(
         Command::Encode(request) => encode::run(request, settings, output),
         Command::Verify(request) => verify::run(request, output),
         Command::Relocate(request) => relocate::run(request, output),
+        Command::Cache(request) => cache::run(request, settings, output),
     }
 }
 

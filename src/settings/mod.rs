@@ -102,6 +102,12 @@ pub struct Sourced<T> {
 pub struct Flags(BTreeMap<Name, OsString>);
 
 impl Flags {
+    /// No flag.
+    #[must_use]
+    pub const fn none() -> &'static Self {
+        const { &Self(BTreeMap::new()) }
+    }
+
     /// Sets `name`.
     pub fn set(&mut self, name: Name, value: impl Into<OsString>) {
         self.0.insert(name, value.into());

@@ -119,7 +119,8 @@ impl Cache {
     /// # Errors
     /// When it cannot be stored.
     pub fn count(&self, record: &RunRecord) -> Result<(), Problem> {
-        RunLog::of(&self.directory).append(record, SystemTime::now())
+        let size = RunLog::of(&self.directory).append(record, SystemTime::now())?;
+        SizeLog::of(&self.directory).add(size)
     }
 
     /// What runs counted, by artifact.

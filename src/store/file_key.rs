@@ -23,19 +23,24 @@ pub fn content_key(elf: &ElfFile) -> io::Result<Key> {
     Ok(hasher.finish())
 }
 
-/// The key of a BTF that others build upon, by its bytes.
+/// The key of a base, by its images.
 #[must_use]
-pub fn base_key(btf: &[u8]) -> Key {
-    let chunks = btf.par_chunks(CHUNK_SIZE);
-    let digests: Vec<[u8; 32]> = chunks.map(|chunk| blake3::hash(chunk).into()).collect();
+pub fn base_key(images: &[&[u8]]) -> Key {
     let mut hasher = KeyHasher::new(Purpose::Base);
-    hasher.number(Tag::SectionSize, btf.len() as u64);
-    hasher.field(Tag::FileBytes, Value::Digest(&join(&digests)));
+    for image in images {
+        let chunks = image.par_chunks(CHUNK_SIZE);
+        let digests: Vec<[u8; 32]> = chunks.map(|chunk| blake3::hash(chunk).into()).collect();
+        hasher.number(Tag::SectionSize, image.len() as u64);
+        hasher.field(Tag::FileBytes, Value::Digest(&join(&digests)));
+    }
     hasher.finish()
 }
 
 /// The digest of each input section, in order.
-pub(super) fn section_digests(elf: &ElfFile) -> io::Result<Vec<[u8; 32]>> {
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn section_digests(elf: &ElfFile) -> io::Result<Vec<[u8; 32]>> {
     let inputs = || elf.key_sections().filter(|(_, _, is_input)| *is_input).map(|entry| entry.1);
     let pieces: Vec<Piece> = inputs().flat_map(pieces_of).collect();
     let digest = |buffer: &mut Vec<u8>, piece: &Piece| piece.digest(elf, buffer);

@@ -35,8 +35,8 @@ impl<'a> RunLog<'a> {
         Self { directory, folder: directory.join("runs") }
     }
 
-    /// Adds a record.
-    pub(super) fn append(&self, record: &RunRecord, now: SystemTime) -> Result<(), Problem> {
+    /// Adds a record; gives the bytes that it takes.
+    pub(super) fn append(&self, record: &RunRecord, now: SystemTime) -> Result<i64, Problem> {
         let path = self.folder.join(day(now).to_string());
         let bytes = seal(Kind::Run, &NO_KEY, &record.encode());
         let append = || OpenOptions::new().create(true).append(true).open(&path);
@@ -47,7 +47,8 @@ impl<'a> RunLog<'a> {
             result => result,
         };
         let written = file.and_then(|mut file| file.write_all(&bytes));
-        written.map_err(|error| Problem::io("write", &path, &error))
+        written.map_err(|error| Problem::io("write", &path, &error))?;
+        Ok(bytes.len() as i64)
     }
 
     /// The sums by artifact.

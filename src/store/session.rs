@@ -1,10 +1,11 @@
-//! One run of the program and its cache: looks for the result of each input, keeps what was made
-//! anew, counts, and collects what went wrong. Nothing here can fail a run, except at its end and
-//! only if that was asked for.
+//! One run of the program and its cache. Any number of threads may share a [`Session`]; each input
+//! has an [`Inquiry`] of its own, which looks for its result, keeps what was made anew and counts.
+//! Nothing here can fail a run: what goes wrong is collected, for one warning at its end.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use btfcache_schema::{Counter, Key, KeyHasher, Purpose, ResultRecord, RunRecord};
@@ -21,13 +22,121 @@ use crate::settings::Settings;
 pub struct Session<'a> {
     settings: &'a Settings,
     cache: Option<Cache>,
-    problems: Vec<Problem>,
+    problems: Mutex<Vec<Problem>>,
+}
+
+impl<'a> Session<'a> {
+    /// Opens the cache that `settings` name.
+    #[must_use]
+    pub fn open(settings: &'a Settings) -> Self {
+        let mut session = Self { settings, cache: None, problems: Mutex::default() };
+        if settings.disable.value {
+            return session;
+        }
+        for fault in &settings.faults {
+            session.add(Problem::new(Reason::Setting, fault));
+        }
+        match Cache::open(settings) {
+            Ok(cache) => session.cache = cache,
+            Err(problem) => session.add(problem),
+        }
+        session
+    }
+
+    /// The cache, for what does not belong to one input.
+    #[must_use]
+    pub const fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
+    /// The key of the base at `path`; `read` makes it if the file must be read for that. `None`
+    /// without a cache.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn base_key<E>(
+        &self,
+        path: &Path,
+        read: impl FnOnce() -> Result<Key, E>,
+    ) -> Result<Option<Key>, E> {
+        let Some(cache) = &self.cache else {
+            return Ok(None);
+        };
+        let print = || path.metadata().ok().map(|metadata| Fingerprint::of(&metadata));
+        let before = print().filter(|_| self.trusts_times());
+        let now = SystemTime::now();
+        match before.map(|print| cache.known_content(&print, Purpose::Base)) {
+            Some(Lookup::Known(key)) => return Ok(Some(key)),
+            Some(Lookup::Unusable(problem)) => self.add(problem),
+            Some(Lookup::Unknown) | None => {}
+        }
+        let key = read()?;
+        let at_rest = before.filter(|before| before.is_at_rest(now) && print() == Some(*before));
+        if let (Some(print), Some(cache)) = (at_rest, self.writable())
+            && let Err(problem) = cache.remember(&print, Purpose::Base, key)
+        {
+            self.add(problem);
+        }
+        Ok(Some(key))
+    }
+
+    /// Starts with an input.
+    #[must_use]
+    pub fn inquire(&self, input: &Path) -> Inquiry<'_> {
+        let mut run = RunRecord::new(artifact_name(input));
+        run.add(Counter::Runs, 1);
+        Inquiry { session: self, run, started: Instant::now(), took: 0, outcome: "error" }
+    }
+
+    fn add(&self, problem: Problem) {
+        self.problems.lock().expect("no thread panics while it adds").push(problem);
+    }
+
+    /// What went wrong, in one line.
+    ///
+    /// # Panics
+    /// When a thread panicked while it told a problem.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let problems = self.problems.lock().expect("no thread panics while it adds");
+        let first = &problems.first()?.message;
+        let more = match problems.len() {
+            1 => String::new(),
+            2 => " (and one more problem)".to_owned(),
+            count => format!(" (and {} more problems)", count - 1),
+        };
+        Some(format!("problem with the cache, the result is complete all the same: {first}{more}"))
+    }
+
+    /// Whether problems of the cache are to fail the run.
+    #[must_use]
+    pub const fn is_strict(&self) -> bool {
+        self.settings.strict_cache.value
+    }
+
+    /// The cache if it may be written.
+    fn writable(&self) -> Option<&Cache> {
+        self.cache.as_ref().filter(|cache| !cache.is_read_only())
+    }
+
+    fn trusts_times(&self) -> bool {
+        self.settings.stat.value
+    }
+}
+
+/// One input and what is known of it. What was counted is written down when it is dropped, however
+/// the input ended.
+#[derive(Debug)]
+pub struct Inquiry<'s> {
+    session: &'s Session<'s>,
     run: RunRecord,
     started: Instant,
+    /// How long it took to make the result, in microseconds.
+    took: u64,
     outcome: &'static str,
 }
 
-/// What a session knows of an input.
+/// What the cache knows of an input.
 #[derive(Debug)]
 pub struct Answer {
     /// The result of an earlier run.
@@ -38,7 +147,7 @@ pub struct Answer {
     pub ticket: Ticket,
 }
 
-/// Names the result that an input will have.
+/// Names the result that an input will have; nothing if it has no name.
 #[derive(Debug, Default)]
 pub struct Ticket {
     keyed: Option<Keyed>,
@@ -47,40 +156,24 @@ pub struct Ticket {
 #[derive(Debug)]
 struct Keyed {
     key: Key,
-    content: Key,
-    print: Fingerprint,
     base: Option<Key>,
-    /// Whether a change of the file from when it was hashed on would show in its times.
-    shows_changes: bool,
+    content: Content,
 }
 
-impl<'a> Session<'a> {
-    /// Opens the cache that `settings` name.
-    #[must_use]
-    pub fn open(settings: &'a Settings) -> Self {
-        let mut session = Self {
-            settings,
-            cache: None,
-            problems: Vec::new(),
-            run: RunRecord::default(),
-            started: Instant::now(),
-            outcome: "",
-        };
-        if settings.disable.value {
-            return session;
-        }
-        for fault in &settings.faults {
-            session.problem(Problem::new(Reason::Setting, fault));
-        }
-        match Cache::open(settings) {
-            Ok(cache) => session.cache = cache,
-            Err(problem) => session.problem(problem),
-        }
-        session
-    }
+/// The contents of a file.
+#[derive(Clone, Copy, Debug)]
+struct Content {
+    key: Key,
+    /// What the file looked like before it was read.
+    print: Fingerprint,
+    /// Whether a change since then would show in its times.
+    shows_changes: bool,
+    found_by: Counter,
+}
 
-    /// Looks for the result of `elf`; `hash` makes the key of its contents if it must be read.
-    /// Every question is followed by [`Self::finish`].
+impl Inquiry<'_> {
+    /// Looks for the result of `elf` with `options` and upon `base`; `hash` makes the key of its
+    /// contents if the file must be read for that.
     pub fn find(
         &mut self,
         elf: &ElfFile,
@@ -88,43 +181,21 @@ impl<'a> Session<'a> {
         base: Option<Key>,
         hash: impl FnOnce() -> io::Result<Key>,
     ) -> Answer {
-        self.begin(elf.path());
-        let Some(cache) = self.cache.take() else {
-            return self.miss(Counter::MissesUnusable, Ticket::default());
-        };
-        let answer = self.ask(&cache, elf, options, base, hash);
-        self.cache = Some(cache);
-        answer
-    }
-
-    fn begin(&mut self, input: &Path) {
-        self.run = RunRecord::new(artifact_name(input));
-        self.run.add(Counter::Runs, 1);
-        self.started = Instant::now();
-    }
-
-    fn ask(
-        &mut self,
-        cache: &Cache,
-        elf: &ElfFile,
-        options: &Options,
-        base: Option<Key>,
-        hash: impl FnOnce() -> io::Result<Key>,
-    ) -> Answer {
-        let Some((content, print, counter)) = self.content(cache, elf, hash) else {
-            // Whoever decodes the file will say what is wrong with it.
+        let session = self.session;
+        // If a file cannot be hashed, whoever decodes it will say what is wrong with it.
+        let content = session.cache.as_ref().and_then(|cache| self.content(cache, elf, hash));
+        let (Some(cache), Some(content)) = (&session.cache, content) else {
             return self.miss(Counter::MissesUnusable, Ticket::default());
         };
         let mut hasher = KeyHasher::new(Purpose::Result);
-        result_fields(options, &content, base.as_ref(), &mut hasher);
-        let shows_changes = print.shows_changes(self.hashed_since());
+        result_fields(options, &content.key, base.as_ref(), &mut hasher);
         let key = hasher.finish();
-        let ticket = Ticket { keyed: Some(Keyed { key, content, print, base, shows_changes }) };
-        if self.settings.recache.value {
+        let ticket = Ticket { keyed: Some(Keyed { key, base, content }) };
+        if session.settings.recache.value {
             return self.miss(Counter::MissesRecache, ticket);
         }
         match cache.result(&key) {
-            Lookup::Known(record) => self.hit(record, counter, ticket),
+            Lookup::Known(record) => self.hit(record, content.found_by, ticket),
             Lookup::Unknown => self.miss(Counter::MissesNew, ticket),
             Lookup::Unusable(problem) => {
                 let is_damaged = matches!(problem.reason, Reason::Damaged | Reason::Version);
@@ -135,40 +206,39 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The key of the contents, what the file looked like when it was made, and how it was found.
+    /// The contents of `elf`, by its times or by its bytes. `None` if it changes while it is read.
     fn content(
         &mut self,
         cache: &Cache,
         elf: &ElfFile,
         hash: impl FnOnce() -> io::Result<Key>,
-    ) -> Option<(Key, Fingerprint, Counter)> {
+    ) -> Option<Content> {
         let print = Fingerprint::of(&elf.metadata().ok()?);
-        if self.settings.stat.value {
+        let now = SystemTime::now();
+        let shows_changes = print.shows_changes(now);
+        if self.session.trusts_times() {
+            let found_by = Counter::HitsByStat;
             match cache.known_content(&print, Purpose::Content) {
-                Lookup::Known(content) => return Some((content, print, Counter::HitsByStat)),
+                Lookup::Known(key) => return Some(Content { key, print, shows_changes, found_by }),
                 Lookup::Unknown => {}
                 Lookup::Unusable(problem) => self.problem(problem),
             }
         }
-        let was_at_rest = print.is_at_rest(SystemTime::now());
-        let content = hash().ok()?;
-        let is_same = Fingerprint::of(&elf.metadata().ok()?) == print;
-        if was_at_rest && is_same && self.settings.stat.value && !cache.is_read_only() {
-            let remembered = cache.remember(&print, Purpose::Content, content);
+        let key = hash().ok()?;
+        if Fingerprint::of(&elf.metadata().ok()?) != print {
+            return None;
+        }
+        if print.is_at_rest(now) && self.session.trusts_times() && !cache.is_read_only() {
+            let remembered = cache.remember(&print, Purpose::Content, key);
             self.note(remembered);
         }
-        is_same.then_some((content, print, Counter::HitsByContent))
+        Some(Content { key, print, shows_changes, found_by: Counter::HitsByContent })
     }
 
-    /// When this input was first looked at.
-    fn hashed_since(&self) -> SystemTime {
-        SystemTime::now() - self.started.elapsed()
-    }
-
-    fn hit(&mut self, record: ResultRecord, counter: Counter, ticket: Ticket) -> Answer {
-        self.run.add(counter, 1);
-        self.outcome = if counter == Counter::HitsByStat { "hit-stat" } else { "hit-content" };
-        let check = is_chosen(self.settings.check.value);
+    fn hit(&mut self, record: ResultRecord, found_by: Counter, ticket: Ticket) -> Answer {
+        self.run.add(found_by, 1);
+        self.outcome = if found_by == Counter::HitsByStat { "hit-stat" } else { "hit-content" };
+        let check = is_chosen(self.session.settings.check.value);
         if check {
             self.run.add(Counter::Checked, 1);
         } else {
@@ -190,29 +260,20 @@ impl<'a> Session<'a> {
         Answer { hit: None, check: false, ticket }
     }
 
-    /// Takes what was made for `elf`, to be stored once it has been written where it belongs.
-    /// `earlier` is the hit that it is compared with, if it was made to be checked. Gives what is to
-    /// be kept.
-    pub fn made(
-        &mut self,
-        mut record: ResultRecord,
-        earlier: Option<ResultRecord>,
-    ) -> ResultRecord {
-        record.microseconds = microseconds(self.started.elapsed());
-        self.run.add(Counter::SpentMicroseconds, record.microseconds);
-        if let Some(earlier) = earlier {
-            let (microseconds, base_key) = (record.microseconds, record.base_key);
-            if (ResultRecord { microseconds, base_key, ..earlier }) != record {
-                let artifact = &self.run.artifact;
-                let message = format!("what is stored for `{artifact}` is not what it gives");
-                self.problem(Problem::new(Reason::Differs, message));
-            }
+    /// Takes note that the result has been made anew; `agrees` says whether it is the hit that it
+    /// was made to check.
+    pub fn made(&mut self, agrees: Option<bool>) {
+        self.took = microseconds(self.started.elapsed());
+        self.run.add(Counter::SpentMicroseconds, self.took);
+        if agrees == Some(false) {
+            let artifact = &self.run.artifact;
+            let message = format!("what was stored for `{artifact}` is not what it gives");
+            self.problem(Problem::new(Reason::Differs, message));
         }
-        record
     }
 
-    /// Stores `record` under the name that `ticket` has for it, unless `elf` has changed since it
-    /// was hashed. `hash` makes its key again where its times cannot tell.
+    /// Stores what was made under the name that `ticket` has for it, unless `elf` has changed since
+    /// it was hashed. `hash` makes its key again where its times cannot tell.
     pub fn keep(
         &mut self,
         ticket: Ticket,
@@ -220,11 +281,12 @@ impl<'a> Session<'a> {
         elf: &ElfFile,
         hash: impl FnOnce() -> io::Result<Key>,
     ) {
-        let Some(cache) = self.cache.as_ref().filter(|cache| !cache.is_read_only()) else {
+        let (Some(cache), Some(keyed)) = (self.session.writable(), ticket.keyed) else {
             return;
         };
-        if let Some(keyed) = ticket.keyed.filter(|keyed| is_unchanged(keyed, elf, hash)) {
+        if is_unchanged(&keyed.content, elf, hash) {
             record.base_key = keyed.base;
+            record.microseconds = self.took;
             let stored = cache.put_result(&keyed.key, &record);
             if self.note(stored) {
                 self.run.add(Counter::Stores, 1);
@@ -236,8 +298,10 @@ impl<'a> Session<'a> {
     fn note(&mut self, stored: Result<Stored, Problem>) -> bool {
         match stored {
             Ok(stored) => {
-                self.run.add(Counter::Evictions, stored.evicted.entries);
-                self.run.add(Counter::EvictedBytes, stored.evicted.bytes);
+                if stored.evicted.entries > 0 {
+                    self.run.add(Counter::Evictions, stored.evicted.entries);
+                    self.run.add(Counter::EvictedBytes, stored.evicted.bytes);
+                }
                 stored.is_stored
             }
             Err(problem) => {
@@ -247,71 +311,50 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes down what was counted for this input.
-    pub fn finish(&mut self) {
-        if self.settings.disable.value {
-            return;
-        }
-        if let Some(cache) = self.cache.as_ref().filter(|cache| !cache.is_read_only())
-            && let Err(problem) = cache.count(&self.run)
-        {
-            self.problem(problem);
-        }
-        if let Some(path) = &self.settings.stats_log.value
-            && let Err(error) = self.log(path)
-        {
-            self.problem(Problem::io("write", path, &error));
-        }
-        self.run = RunRecord::default();
+    fn problem(&mut self, problem: Problem) {
+        self.run.add(problem.reason.counter(), 1);
+        self.session.add(problem);
     }
 
     /// Adds a line to the log that the user wants.
     fn log(&self, path: &Path) -> io::Result<()> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let line = format!(
-            "time={} outcome={} ms={:.1} saved_ms={:.1} problems={} file={}\n",
+            "time={} outcome={} ms={:.1} saved_ms={:.1} file={}\n",
             since.as_secs(),
             self.outcome,
             self.started.elapsed().as_secs_f64() * 1000.0,
             self.run.get(Counter::SavedMicroseconds) as f64 / 1000.0,
-            self.problems.len(),
             self.run.artifact.escape_debug(),
         );
         let mut file = fs_err::OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(line.as_bytes())
     }
+}
 
-    fn problem(&mut self, problem: Problem) {
-        self.run.add(problem.reason.counter(), 1);
-        self.problems.push(problem);
-    }
-
-    /// What went wrong, in one line.
-    #[must_use]
-    pub fn warning(&self) -> Option<String> {
-        let first = self.problems.first()?;
-        let more = match self.problems.len() {
-            1 => String::new(),
-            2 => " (and one more problem)".to_owned(),
-            count => format!(" (and {} more problems)", count - 1),
-        };
-        let message = &first.message;
-        Some(format!(
-            "the cache could not be used as it should: {message}{more}; the result is right all the same"
-        ))
-    }
-
-    /// Whether problems of the cache are to fail the run.
-    #[must_use]
-    pub const fn is_strict(&self) -> bool {
-        self.settings.strict_cache.value
+impl Drop for Inquiry<'_> {
+    fn drop(&mut self) {
+        let session = self.session;
+        if session.settings.disable.value {
+            return;
+        }
+        if let Some(cache) = session.writable()
+            && let Err(problem) = cache.count(&self.run)
+        {
+            session.add(problem);
+        }
+        if let Some(path) = &session.settings.stats_log.value
+            && let Err(error) = self.log(path)
+        {
+            session.add(Problem::io("write", path, &error));
+        }
     }
 }
 
 /// Whether `elf` is still what the key was made of.
-fn is_unchanged(keyed: &Keyed, elf: &ElfFile, hash: impl FnOnce() -> io::Result<Key>) -> bool {
-    let is_same = elf.metadata().is_ok_and(|metadata| Fingerprint::of(&metadata) == keyed.print);
-    is_same && (keyed.shows_changes || hash().is_ok_and(|content| content == keyed.content))
+fn is_unchanged(content: &Content, elf: &ElfFile, hash: impl FnOnce() -> io::Result<Key>) -> bool {
+    let is_same = elf.metadata().is_ok_and(|metadata| Fingerprint::of(&metadata) == content.print);
+    is_same && (content.shows_changes || hash().is_ok_and(|key| key == content.key))
 }
 
 /// True for so many of a hundred.
