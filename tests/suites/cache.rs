@@ -273,3 +273,107 @@ fn a_poisoned_result_is_found_by_checking() {
     bench.check("program", &expected);
     assert_eq!(bench.count("differs"), 1);
 }
+
+#[test]
+fn a_result_upon_a_base_depends_on_what_is_in_the_base() {
+    let Some(bench) = Bench::new("a_result_upon_a_base_depends_on_what_is_in_the_base") else {
+        return;
+    };
+    bench.compile("module", "struct own { struct node *node; } own;");
+    bench.compile("other", "struct more { struct node node; } more;");
+    for base in ["program", "other"] {
+        bench.quiet(&format!("encode --no-cache --in-place {base}"));
+    }
+    let upon = |base: &str| {
+        let names = format!("--base {base} module");
+        let expected = bench.expected(&names);
+        bench.check(&names, &expected);
+        expected
+    };
+    let first = upon("program");
+    assert!(upon("other") != first, "the bases differ");
+    assert_eq!(bench.hits(), (0, 2));
+    // The same base elsewhere, and as a file of BTF.
+    fs::copy(bench.path("program"), bench.path("copy")).unwrap();
+    assert!(upon("copy") == first);
+    bench.quiet("encode --no-cache program -o raw");
+    assert!(upon("raw") == first);
+    assert_eq!(bench.hits(), (2, 2));
+    // Known by its times.
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    (0..2).for_each(|_| assert!(upon("program") == first));
+    // Another content in the same file, at the same size and time of modification.
+    let program = bench.path("program");
+    let metadata = program.metadata().unwrap();
+    let mut bytes = fs::read(bench.path("other")).unwrap();
+    let size = bytes.len().max(metadata.len() as usize);
+    bytes.resize(size, 0);
+    fs::write(&program, &bytes).unwrap();
+    fs::File::open(&program).unwrap().set_modified(metadata.modified().unwrap()).unwrap();
+    assert!(upon("program") != first);
+}
+
+#[test]
+fn several_files_at_once_use_one_cache() {
+    let Some(bench) = Bench::new("several_files_at_once_use_one_cache") else { return };
+    let names = ["one", "two", "three", "four"];
+    for name in names {
+        bench.compile(name, &format!("struct {name} {{ int a; }} {name};"));
+    }
+    fs::create_dir(bench.path("out")).unwrap();
+    for run in 0..2 {
+        bench.quiet(&format!("encode --output-dir out {}", names.join(" ")));
+        for name in names {
+            let written = fs::read(bench.path(&format!("out/{name}.btf"))).unwrap();
+            assert!(written == bench.expected(name), "{name}");
+        }
+        assert_eq!(bench.hits(), (run * 4, 4));
+    }
+}
+
+/// What is made of a file that changes meanwhile must not be found under its old key.
+#[test]
+fn the_result_of_a_file_that_changed_is_not_kept() {
+    use std::io::Write as _;
+
+    use btfcache::config::Environment;
+    use btfcache::elf::ElfFile;
+    use btfcache::options::Options;
+    use btfcache::settings::{ConfigFile, Flags, Name, Settings};
+    use btfcache::store::{Session, content_key};
+    use btfcache_schema::ResultRecord;
+
+    let Some(bench) = Bench::new("the_result_of_a_file_that_changed_is_not_kept") else { return };
+    let mut flags = Flags::default();
+    flags.set(Name::Dir, bench.path("cache"));
+    let settings = Settings::of(&flags, &Environment::default(), ConfigFile::default());
+    let session = Session::open(&settings);
+    for (changes, count) in [(true, 0), (false, 1)] {
+        let elf = ElfFile::open(&bench.path("program")).unwrap();
+        let mut inquiry = session.inquire(elf.path());
+        let answer = inquiry.find(&elf, &Options::default(), None, || content_key(&elf));
+        assert!(answer.hit.is_none());
+        inquiry.made(None);
+        if changes {
+            let mut file = fs::File::options().append(true).open(elf.path()).unwrap();
+            file.write_all(b"more").unwrap();
+        }
+        let record = ResultRecord { btf: b"types".to_vec(), ..ResultRecord::default() };
+        inquiry.keep(answer.ticket, record, &elf, || content_key(&elf));
+        drop(inquiry);
+        assert_eq!(session.cache().unwrap().usage().entries, count);
+    }
+    // Its times cannot tell, because it has just been touched, but its bytes can.
+    fs::File::open(bench.path("program"))
+        .unwrap()
+        .set_modified(std::time::SystemTime::now())
+        .unwrap();
+    let elf = ElfFile::open(&bench.path("program")).unwrap();
+    let mut inquiry = session.inquire(elf.path());
+    let options = Options { compat_pahole: true, ..Options::default() };
+    let answer = inquiry.find(&elf, &options, None, || content_key(&elf));
+    let other = || Ok(btfcache_schema::Key([1; 32]));
+    inquiry.keep(answer.ticket, ResultRecord::default(), &elf, other);
+    assert_eq!(session.cache().unwrap().usage().entries, 1);
+    assert!(session.warning().is_none());
+}
