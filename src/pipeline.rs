@@ -44,7 +44,7 @@ pub fn encode(
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
-    let elf = timing.phase("open", || ElfFile::open(input))?;
+    let elf = timing.phase("open", || ElfFile::open_to_encode(input))?;
     encode_elf(&elf, base, options, timing)
 }
 

@@ -45,7 +45,7 @@ pub(super) fn encode<'a>(
     make: impl FnOnce(&ElfFile) -> Result<Encoded> + Send,
 ) -> Result<(Encoded, Pending<'a>)> {
     let pool = asked.pool;
-    let elf = timing.phase("open", || ElfFile::open(asked.input))?;
+    let elf = timing.phase("open", || ElfFile::open_to_encode(asked.input))?;
     let mut inquiry = session.inquire(asked.input);
     let hash = || hash(&elf, pool);
     let answer = timing.phase("cache", || inquiry.find(&elf, asked.options, asked.base, hash));

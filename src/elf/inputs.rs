@@ -1,14 +1,13 @@
 //! Which sections can change a result: the ones whose bytes the encoder reads. They are what the
-//! key of a file is made of, so nothing may be read that is not named here; [`ElfFile`] checks that
-//! in debug builds.
+//! key of a file is made of, so nothing may be read that is not named here:
+//! [`ElfFile::open_to_encode`] checks that in debug builds.
 //!
-//! [`ElfFile`]: super::ElfFile
+//! [`ElfFile::open_to_encode`]: super::ElfFile::open_to_encode
 
 use object::elf::{SHF_ALLOC, SHT_REL, SHT_RELA};
 
 use super::section::Section;
 use super::symbols;
-use crate::embed::note;
 
 /// The debug sections that DWARF is decoded from, as `.debug_*` or `.zdebug_*`. Line tables, ranges,
 /// frames and indices are not among them. Adding one changes every key: bump `SCHEMA_VERSION`.
@@ -43,14 +42,6 @@ fn is_relocation(section: &Section) -> bool {
 
 /// Whether the header of a section can change a result even if its bytes cannot: addresses are
 /// looked up among the sections that are loaded.
-#[must_use]
 pub(super) fn is_loaded(section: &Section) -> bool {
     section.flags.0 & SHF_ALLOC.0 != 0
-}
-
-/// Whether the bytes of `section` are what others build upon: a base has a key of its own. Nothing
-/// is encoded from the note about the base of a module.
-pub(super) fn is_base(section: &Section) -> bool {
-    let names = [".BTF", ".BTF.base", note::SECTION];
-    names.iter().any(|name| section.name == name.as_bytes())
 }
