@@ -222,11 +222,10 @@ impl<'a> Strings<'a> {
         if name.is_none() || self.offsets.contains_key(&name.0) {
             return;
         }
-        let mut buffer = [0; 4];
-        let string = self.names.bytes(name, &mut buffer);
-        let offset = self.base.and_then(|base| base.string(string)).unwrap_or_else(|| {
+        let known = self.base.and_then(|base| self.names.offset_in(base, name));
+        let offset = known.unwrap_or_else(|| {
             let offset = self.end() as u32;
-            self.bytes.extend_from_slice(string);
+            self.bytes.extend_from_slice(self.names.bytes(name, &mut [0; 4]));
             self.bytes.push(0);
             offset
         });

@@ -3,6 +3,8 @@
 //! In a linked image `.debug_str` holds each string once, so there the offset itself is the
 //! identity and costs nothing ("direct"). That is checked, not assumed: [`Names::new`] looks for a
 //! duplicate. In relocatable files strings repeat per unit, and each is looked up by its bytes.
+//! If there is a base, a string that it has is its offset there, so that it need not be looked for
+//! again when types are looked up in it.
 //! Strings of up to three bytes, which gcc puts into `.debug_info` itself, are their own identity.
 //! Other compilers put them into `.debug_str` (where the linker may make them the tail of another
 //! string), so that in their units the length must be looked at: see [`Names::at_offset`].
@@ -10,10 +12,12 @@
 //! Ids differ from run to run. Nothing may be ordered by them; see [`Names::bytes`].
 
 use std::hash::BuildHasher;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+
+use crate::base::Prepared;
 
 /// A name; [`NameId::NONE`] is the empty one. Always below 2^29, which class references rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -30,7 +34,8 @@ impl NameId {
     }
 }
 
-/// Ids below this are offsets in `.debug_str` plus one.
+/// Ids below this are offsets in `.debug_str` plus one, or, where those are no identities, offsets
+/// in the strings of the base.
 const SHORT: u32 = 1 << 28;
 /// Ids from here on are indices into the table of looked-up names.
 const INTERNED: u32 = SHORT + (1 << 24);
@@ -45,6 +50,8 @@ pub struct Names {
     strings: Vec<u8>,
     /// Set when offsets in `strings` are identities.
     direct: Option<Direct>,
+    /// Set when offsets in its strings are identities.
+    base: Option<Arc<Prepared>>,
     /// `--kabi_prefix`: a name that begins with it becomes it (spec/encoding 2.0.2).
     prefix: Option<Vec<u8>>,
     shards: Vec<Mutex<HashTable<(u64, u32)>>>,
@@ -76,6 +83,7 @@ impl Names {
         let mut names = Self {
             strings,
             direct: None,
+            base: None,
             prefix: prefix.map(<[u8]>::to_vec),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             interned: boxcar::Vec::new(),
@@ -86,6 +94,27 @@ impl Names {
             names.direct = names.find_direct();
         }
         names
+    }
+
+    /// The same, for types that are looked up in `base`.
+    #[must_use]
+    pub fn with_base(mut self, base: Option<&Arc<Prepared>>) -> Self {
+        let is_small = |base: &&Arc<Prepared>| base.end_string() < SHORT;
+        if self.direct.is_none() {
+            self.base = base.filter(is_small).cloned();
+        }
+        self
+    }
+
+    /// The offset of a name in the strings of `base`, which is the one that these names were made
+    /// for, if for any.
+    #[must_use]
+    pub fn offset_in(&self, base: &Prepared, name: NameId) -> Option<u32> {
+        match (&self.base, name.0) {
+            (Some(_), id) if id < SHORT => Some(id),
+            (Some(_), id) if id >= INTERNED => None,
+            _ => base.string(self.bytes(name, &mut [0; 4])),
+        }
     }
 
     /// The id of the string at `offset` of `.debug_str`; none if that is outside. `is_long` says
@@ -124,7 +153,7 @@ impl Names {
         match pack(bytes) {
             Some(0) => NameId::NONE,
             Some(packed) => NameId(SHORT + packed),
-            None => self.in_section(bytes).unwrap_or_else(|| self.intern(bytes, None)),
+            None => self.in_section(bytes).unwrap_or_else(|| self.look_up(bytes, None)),
         }
     }
 
@@ -143,7 +172,10 @@ impl Names {
     pub fn bytes<'a>(&'a self, name: NameId, buffer: &'a mut [u8; 4]) -> &'a [u8] {
         match name.0 {
             0 => b"",
-            id if id < SHORT => until_nul(&self.strings[id as usize - 1..]),
+            id if id < SHORT => match &self.base {
+                Some(base) => base.string_at(id),
+                None => until_nul(&self.strings[id as usize - 1..]),
+            },
             id if id < INTERNED => {
                 *buffer = (id - SHORT).to_le_bytes();
                 until_nul(&*buffer)
@@ -181,7 +213,7 @@ impl Names {
         }
         Some(*self.prefix_id.get_or_init(|| match pack(prefix) {
             Some(packed) => NameId(SHORT + packed),
-            None => self.intern(prefix, None),
+            None => self.look_up(prefix, None),
         }))
     }
 
@@ -197,8 +229,14 @@ impl Names {
         match pack(bytes) {
             Some(0) => NameId::NONE,
             Some(packed) => NameId(SHORT + packed),
-            None => self.intern(bytes, u32::try_from(offset).ok()),
+            None => self.look_up(bytes, u32::try_from(offset).ok()),
         }
+    }
+
+    /// Finds `bytes` in the base, else as [`Self::intern`] does.
+    fn look_up(&self, bytes: &[u8], offset: Option<u32>) -> NameId {
+        let known = self.base.as_ref().and_then(|base| base.string(bytes));
+        known.map_or_else(|| self.intern(bytes, offset), NameId)
     }
 
     /// Finds or adds `bytes`; they lie at `offset` of `.debug_str` if that is given.

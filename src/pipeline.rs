@@ -1,6 +1,7 @@
 //! The one place that knows the order of the stages (DESIGN.md section 2).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 
@@ -40,7 +41,7 @@ impl Encoded {
 /// Names file, section and unit when the input cannot be read (DESIGN.md section 6).
 pub fn encode(
     input: &Path,
-    base: Option<&Prepared>,
+    base: Option<&Arc<Prepared>>,
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
@@ -54,7 +55,7 @@ pub fn encode(
 /// As [`encode`].
 pub fn encode_elf(
     elf: &ElfFile,
-    base: Option<&Prepared>,
+    base: Option<&Arc<Prepared>>,
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
@@ -62,7 +63,7 @@ pub fn encode_elf(
         let is_same = base.summary().is_big_endian == elf.target().big_endian;
         ensure!(is_same, "it is in another byte order than its base");
     }
-    let (dwarf, symbols) = timing.phase("sections", || load(elf, options))?;
+    let (dwarf, symbols) = timing.phase("sections", || load(elf, base, options))?;
     let Some(dwarf) = dwarf else {
         return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
     };
@@ -71,21 +72,22 @@ pub fn encode_elf(
     if union.fragments.is_empty() {
         return Ok(Encoded::nothing("it has no unit that the options admit: nothing to encode"));
     }
-    finish(&dwarf, symbols.as_ref(), union, base, options, timing)
+    finish(&dwarf, symbols.as_ref(), union, base.map(Arc::as_ref), options, timing)
 }
 
 /// Reads what all units need. A linked file's DWARF can be read without its symbols, those of a
 /// relocatable one are needed to relocate it.
 fn load<'a>(
     elf: &'a ElfFile,
+    base: Option<&Arc<Prepared>>,
     options: &Options,
 ) -> Result<(Option<Dwarf<'a>>, Option<SymbolTable>)> {
     let read_symbols = || elf.symbols().context("failed to read the symbol table");
     if elf.target().is_relocatable() {
         let symbols = read_symbols()?;
-        return Ok((Dwarf::load(elf, symbols.as_ref(), options)?, symbols));
+        return Ok((Dwarf::load(elf, symbols.as_ref(), base, options)?, symbols));
     }
-    let (dwarf, symbols) = rayon::join(|| Dwarf::load(elf, None, options), read_symbols);
+    let (dwarf, symbols) = rayon::join(|| Dwarf::load(elf, None, base, options), read_symbols);
     Ok((dwarf?, symbols?))
 }
 

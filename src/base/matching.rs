@@ -1,7 +1,5 @@
 //! Which classes of a module its base has.
 
-use hashbrown::HashMap;
-
 use super::Prepared;
 use crate::btf::kind::{Info, Kind, for_each_name, kind_of, map_names, map_refs};
 use crate::names::{NameId, Names};
@@ -18,7 +16,6 @@ pub struct Matching<'a> {
     ids: Vec<u32>,
     /// What the index type of all arrays is in the base, or 0.
     index_type: u32,
-    offsets: HashMap<NameId, Option<u32>>,
     record: Vec<u32>,
 }
 
@@ -37,7 +34,6 @@ impl<'a> Matching<'a> {
             nominal: Vec::with_capacity(pool.len()),
             ids: Vec::with_capacity(pool.len()),
             index_type: 0,
-            offsets: HashMap::with_capacity(pool.len()),
             record: Vec::new(),
         };
         let index_type = index_type.and_then(|class| matching.find(pool.record(class)));
@@ -93,7 +89,7 @@ impl<'a> Matching<'a> {
     /// What the base knows under a name, and whether that is a definition.
     #[must_use]
     pub fn named(&self, key: Key) -> Option<(u32, bool)> {
-        let name = self.base.string(self.names.bytes(key.name, &mut [0; 4]))?;
+        let name = self.names.offset_in(self.base, key.name)?;
         let id = self.base.named(Ref::key(key.namespace, NameId(name)).0)?;
         Some((id, is_definition(self.base.record(id))))
     }
@@ -109,7 +105,7 @@ impl<'a> Matching<'a> {
     /// The tag of this value on a type of the base.
     #[must_use]
     pub fn tag(&self, value: NameId, target: u32, component: i32) -> Option<u32> {
-        let value = self.base.string(self.names.bytes(value, &mut [0; 4]))?;
+        let value = self.names.offset_in(self.base, value)?;
         let record = [value, Info::new(Kind::DeclTag, 0, false).0, target, component as u32];
         self.base.class(&record).map(|(id, _)| id)
     }
@@ -135,7 +131,7 @@ impl<'a> Matching<'a> {
         found
     }
 
-    fn reference(&mut self, reference: Ref) -> Option<u32> {
+    fn reference(&self, reference: Ref) -> Option<u32> {
         if reference == Ref::INDEX {
             return Some(self.index_type).filter(|&id| id != 0);
         }
@@ -148,9 +144,7 @@ impl<'a> Matching<'a> {
         }
     }
 
-    fn offset(&mut self, name: NameId) -> Option<u32> {
-        let Self { base, names, offsets, .. } = self;
-        let look_up = || base.string(names.bytes(name, &mut [0; 4]));
-        *offsets.entry(name).or_insert_with(look_up)
+    fn offset(&self, name: NameId) -> Option<u32> {
+        self.names.offset_in(self.base, name)
     }
 }

@@ -130,6 +130,13 @@ impl Prepared {
         table.find(string_hash(wanted), is_wanted).map(|slot| slot - 1)
     }
 
+    /// The string at an offset.
+    #[must_use]
+    pub fn string_at(&self, offset: u32) -> &[u8] {
+        let start = &self.strings()[offset as usize..];
+        &start[..memchr::memchr(0, start).unwrap_or(start.len())]
+    }
+
     /// The type of this normal form: its id, and whether it is regular, which means that its
     /// references by name lead to what those names stand for.
     #[must_use]

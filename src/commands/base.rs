@@ -2,7 +2,7 @@
 //! result must be made, its prepared form.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use btfcache_schema::Key;
@@ -16,7 +16,7 @@ use crate::store::{Session, base_key};
 pub(super) struct Base<'a> {
     path: &'a Path,
     key: Option<Key>,
-    prepared: OnceLock<Result<Prepared, Error>>,
+    prepared: OnceLock<Result<Arc<Prepared>, Error>>,
 }
 
 impl<'a> Base<'a> {
@@ -41,12 +41,12 @@ impl<'a> Base<'a> {
     }
 
     /// Its prepared form.
-    pub(super) fn prepared(&self) -> Result<&Prepared> {
+    pub(super) fn prepared(&self) -> Result<&Arc<Prepared>> {
         let prepared = self.prepared.get_or_init(|| self.read());
         prepared.as_ref().map_err(|error| anyhow!("{error:#}"))
     }
 
-    fn read(&self) -> Result<Prepared> {
+    fn read(&self) -> Result<Arc<Prepared>> {
         let images = load::images(self.path)?;
         let is_same = self.key.is_none_or(|key| key == key_of(&images));
         ensure!(is_same, "`{}` has changed since the run began", self.path.display());
@@ -54,9 +54,11 @@ impl<'a> Base<'a> {
     }
 }
 
-fn prepare_images(path: &Path, images: &Images) -> Result<Prepared> {
+fn prepare_images(path: &Path, images: &Images) -> Result<Arc<Prepared>> {
     let base = load::base_of(path, images)?;
-    prepare(&base, [0; 32]).with_context(|| format!("failed to build upon `{}`", path.display()))
+    let prepared = prepare(&base, [0; 32]);
+    let prepared = prepared.with_context(|| format!("failed to build upon `{}`", path.display()))?;
+    Ok(Arc::new(prepared))
 }
 
 fn key_of(images: &Images) -> Key {

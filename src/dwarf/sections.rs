@@ -1,9 +1,12 @@
 //! The DWARF of one ELF file: which sections there are, and their bytes, relocated if need be.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 
 use super::budget::Budget;
 use super::unit::{self, UnitHeader};
+use crate::base::Prepared;
 use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
 use crate::names::Names;
 use crate::options::Options;
@@ -43,13 +46,15 @@ pub struct Dwarf<'a> {
 }
 
 impl<'a> Dwarf<'a> {
-    /// Reads the DWARF of `elf`; `None` if there is no `.debug_info`.
+    /// Reads the DWARF of `elf`, whose types will be looked up in `base`; `None` if there is no
+    /// `.debug_info`.
     ///
     /// # Errors
     /// When a section or unit header is damaged.
     pub fn load(
         elf: &'a ElfFile,
         symbols: Option<&SymbolTable>,
+        base: Option<&Arc<Prepared>>,
         options: &Options,
     ) -> Result<Option<Self>> {
         let Some(info_section) = find(elf, "info") else {
@@ -58,7 +63,7 @@ impl<'a> Dwarf<'a> {
         let loader = Loader { layout: relocate::layout(elf), elf, symbols };
         let linked = !elf.target().is_relocatable();
         let ((names, info), rest) = rayon::join(
-            || (loader.names(linked, options), loader.info(info_section)),
+            || (loader.names(linked, base, options), loader.info(info_section)),
             || loader.rest(),
         );
         let (names, (info, units), rest) = (names?, info?, rest?);
@@ -96,9 +101,15 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn names(&self, linked: bool, options: &Options) -> Result<Names> {
+    fn names(
+        &self,
+        linked: bool,
+        base: Option<&Arc<Prepared>>,
+        options: &Options,
+    ) -> Result<Names> {
         let strings = self.bytes("str")?;
-        Ok(Names::new(strings, linked, options.kabi_prefix.as_deref()))
+        let prefix = options.kabi_prefix.as_deref();
+        Ok(Names::new(strings, linked, prefix).with_base(base))
     }
 
     fn info(&self, section: &Section) -> Result<(SectionData, Vec<UnitHeader>)> {

@@ -110,7 +110,7 @@ fn compare(path: &Path) -> usize {
     let sections = gimli::DwarfSections::load(load).unwrap();
     let endian = if elf.target().big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little };
     let theirs = sections.borrow(|bytes| EndianSlice::new(bytes, endian));
-    let ours = Dwarf::load(&elf, symbols.as_ref(), &Options::default()).unwrap().unwrap();
+    let ours = Dwarf::load(&elf, symbols.as_ref(), None, &Options::default()).unwrap().unwrap();
     let mut headers = Vec::new();
     let mut units = theirs.units();
     while let Some(header) = units.next().unwrap() {
@@ -482,7 +482,7 @@ const SLOTS: [Slot; 32] = [
 fn list(path: &Path) -> Vec<(DwTag, Vec<u8>, u32, u64)> {
     let elf = ElfFile::open(path).unwrap();
     let symbols = elf.symbols().unwrap();
-    let dwarf = Dwarf::load(&elf, symbols.as_ref(), &Options::default()).unwrap().unwrap();
+    let dwarf = Dwarf::load(&elf, symbols.as_ref(), None, &Options::default()).unwrap().unwrap();
     let (mut dies, mut buffer, mut values) = (Vec::new(), Vec::new(), Values::default());
     for unit in &dwarf.units {
         let templates = templates_of(&dwarf, unit);
