@@ -71,6 +71,15 @@ pub(super) struct EncodeArguments {
     #[arg(short, long)]
     in_place: bool,
 
+    /// Remove the signature of a signed module
+    ///
+    /// A signature at the end of FILE is of the bytes before it, so it would be wrong. Without this
+    /// option such a FILE is refused.
+    ///
+    /// Example: `btfcache encode --in-place --strip-signature ext4.ko`
+    #[arg(long, conflicts_with_all = ["output", "output_dir"])]
+    strip_signature: bool,
+
     /// Kernel image whose BTF to build upon
     ///
     /// For modules: types that BASE has are not repeated (split BTF). BASE is an ELF file with a
@@ -215,6 +224,7 @@ impl EncodeArguments {
             inputs: self.inputs,
             files_from: self.files_from,
             target,
+            strip_signature: self.strip_signature,
             base: self.base,
             options: Options {
                 features,
@@ -282,6 +292,7 @@ mod tests {
             inputs: vec!["a.ko".into()],
             files_from: None,
             target: Target::InPlace,
+            strip_signature: false,
             base: None,
             options: Options { features: Features::DEFAULT, ..Options::default() },
             flags: Flags::default(),

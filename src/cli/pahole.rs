@@ -195,6 +195,7 @@ impl Typed {
             inputs: self.inputs,
             files_from: None,
             target,
+            strip_signature: false,
             base: self.base,
             options: Options {
                 features: self.features.features(),

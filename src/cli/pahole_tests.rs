@@ -35,6 +35,7 @@ fn plain(input: &str) -> EncodeRequest {
         inputs: vec![input.into()],
         files_from: None,
         target: Target::InPlace,
+        strip_signature: false,
         base: None,
         options: Options { features: HISTORIC, ..Options::default() },
         flags: Flags::default(),

@@ -49,6 +49,8 @@ pub struct EncodeRequest {
     pub files_from: Option<PathBuf>,
     /// Where the BTF goes.
     pub target: Target,
+    /// Whether a signed module loses its signature; else it is not written to.
+    pub strip_signature: bool,
     /// The BTF to build upon.
     pub base: Option<PathBuf>,
     /// What can change the result.
@@ -130,7 +132,7 @@ impl Job<'_> {
         } else {
             report(&about(input, &encoded.notices), request.strict, output)?;
             ensure_base_for_distilling(request)?;
-            timing.phase("write", || target.store(&encoded.btf, output))?;
+            timing.phase("write", || target.store(&encoded.btf, request, output))?;
         }
         pending.keep(encoded, timing);
         if request.time {
@@ -165,9 +167,9 @@ impl<'a> Destination<'a> {
         Ok(Self::File(path))
     }
 
-    fn store(&self, btf: &[u8], output: Output) -> Result<()> {
+    fn store(&self, btf: &[u8], request: &EncodeRequest, output: Output) -> Result<()> {
         match self {
-            Self::InPlace(input) => store_in_place(btf, input, output),
+            Self::InPlace(input) => store_in_place(btf, input, request.strip_signature, output),
             Self::File(path) => write_file(path, btf),
             Self::Stdout => output.data(btf).context("failed to write to stdout"),
         }
@@ -229,11 +231,11 @@ fn ensure_base_for_distilling(request: &EncodeRequest) -> Result<()> {
 }
 
 /// Puts the section `.BTF` into the input. A `.BTF.base` of an earlier run would contradict it.
-fn store_in_place(btf: &[u8], input: &Path, output: Output) -> Result<()> {
+fn store_in_place(btf: &[u8], input: &Path, strip_signature: bool, output: Output) -> Result<()> {
     let edit = Edit { sections: &[(".BTF", btf)], remove: &[".BTF.base"] };
     let name = input.display();
-    let placements =
-        edit.apply(input).with_context(|| format!("failed to put .BTF into `{name}`"))?;
+    let placed = if strip_signature { edit.apply_unsigned(input) } else { edit.apply(input) };
+    let placements = placed.with_context(|| format!("failed to put .BTF into `{name}`"))?;
     if placements.contains(&Placement::Detached) {
         output.notice(&format!(
             "`{name}` is linked with BTF of another size inside: its running program will see the \

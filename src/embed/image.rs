@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 
 use object::elf;
 
+use super::EmbedError;
 use super::record::{FileHeader, Format, SectionHeader, Segment};
-use super::{EmbedError, has_module_signature};
+use super::signature::is_signed;
 
 /// The largest header or name table that is read. Real ones reach some tens of megabytes; a damaged
 /// or sparse file must not make us ask for more memory than this.
@@ -72,8 +73,7 @@ pub(super) fn read_headers(
     source: &(impl Source + ?Sized),
     length: u64,
 ) -> Result<HeaderBytes, ReadError> {
-    let last = length.saturating_sub(64)..length;
-    if has_module_signature(&read_range(source, &last)?) {
+    if is_signed(source, length)? {
         return Err(EmbedError::Signed.into());
     }
     let header =

@@ -40,9 +40,12 @@ mod plan;
 mod record;
 #[cfg(test)]
 mod sample;
+mod signature;
 
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use signature::has_module_signature;
 
 /// What is wrong. Problems of the ELF file do not name its path: the caller adds it.
 #[derive(Debug, thiserror::Error)]
@@ -153,8 +156,16 @@ pub enum EmbedError {
     #[error("the sections do not fit: the ELF file would grow beyond what its class can address")]
     TooLarge,
     /// The file is a signed kernel module; any change breaks the signature.
-    #[error("the module is signed (`~Module signature appended~`): embed first, sign afterwards")]
+    #[error(
+        "the module is signed, and any change makes the signature wrong: change it before it is \
+         signed, or have the signature removed (`--strip-signature`)"
+    )]
     Signed,
+    /// The sizes before the mark of a signature cannot be those of one.
+    #[error(
+        "the module ends with `~Module signature appended~`, but what is before is no signature"
+    )]
+    Signature,
 }
 
 /// Where a section of an edit went.
@@ -198,8 +209,25 @@ impl Edit<'_> {
     /// # Errors
     /// See [`EmbedError`]; the file is then as it was.
     pub fn apply(&self, path: &Path) -> Result<Vec<Placement>, EmbedError> {
-        patch::apply(path, self)
+        patch::apply(path, self, Signature::Refuse)
     }
+
+    /// Applies the edit as [`Self::apply`] does, and takes a signature off a signed module.
+    ///
+    /// # Errors
+    /// See [`EmbedError`]; the file is then as it was.
+    pub fn apply_unsigned(&self, path: &Path) -> Result<Vec<Placement>, EmbedError> {
+        patch::apply(path, self, Signature::Remove)
+    }
+}
+
+/// What is to become of the signature of a kernel module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signature {
+    /// A signed module is not edited.
+    Refuse,
+    /// It is taken off.
+    Remove,
 }
 
 /// Replaces or adds each of `sections` (name, bytes) in the ELF file at `path`: an [`Edit`] that
@@ -209,10 +237,4 @@ impl Edit<'_> {
 /// As [`Edit::apply`].
 pub fn embed(path: &Path, sections: &[(&str, &[u8])]) -> Result<(), EmbedError> {
     Edit { sections, remove: &[] }.apply(path).map(|_| ())
-}
-
-/// Whether `bytes`, a kernel module or just the end of one, carry an appended signature.
-#[must_use]
-pub fn has_module_signature(bytes: &[u8]) -> bool {
-    bytes.ends_with(b"~Module signature appended~\n")
 }

@@ -9,11 +9,16 @@ use std::path::Path;
 use super::check::{check, is_carried_out};
 use super::image::{self, Image, ReadError};
 use super::plan::{Plan, plan};
-use super::{Edit, EmbedError, Placement};
+use super::signature::unsigned_length;
+use super::{Edit, EmbedError, Placement, Signature};
 use crate::write_file::{Replacement, follow_links};
 
 /// Applies `edit` to the file at `path`.
-pub(super) fn apply(path: &Path, edit: &Edit<'_>) -> Result<Vec<Placement>, EmbedError> {
+pub(super) fn apply(
+    path: &Path,
+    edit: &Edit<'_>,
+    signature: Signature,
+) -> Result<Vec<Placement>, EmbedError> {
     let failed_to = |action| move |source| EmbedError::Io { action, path: path.into(), source };
     // A fifo would block in `open`, so look first.
     let metadata = path.metadata().map_err(failed_to("open"))?;
@@ -28,12 +33,18 @@ pub(super) fn apply(path: &Path, edit: &Edit<'_>) -> Result<Vec<Placement>, Embe
         ReadError::Io(source) => failed_to("read")(source),
         ReadError::Elf(error) => error,
     };
-    let headers = image::read_headers(&source, metadata.len()).map_err(not_read)?;
-    let Some(plan) = plan(&Image::parse(&headers)?, edit)? else {
-        return Ok(Vec::new());
+    let length = match signature {
+        Signature::Refuse => metadata.len(),
+        Signature::Remove => unsigned_length(&source, metadata.len()).map_err(not_read)?,
+    };
+    let headers = image::read_headers(&source, length).map_err(not_read)?;
+    let plan = match plan(&Image::parse(&headers)?, edit)? {
+        Some(plan) => plan,
+        None if length == metadata.len() => return Ok(Vec::new()),
+        None => Plan::of_start(length),
     };
     check(&source, edit, &plan).map_err(not_read)?;
-    let is_done = is_carried_out(&source, headers.length, &plan).map_err(failed_to("read"))?;
+    let is_done = is_carried_out(&source, metadata.len(), &plan).map_err(failed_to("read"))?;
     // Writing into a set-user-id program would take that bit from it.
     let may_touch = is_done && metadata.mode() & 0o6000 == 0;
     if !(may_touch && touch(&target).is_ok()) {

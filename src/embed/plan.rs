@@ -39,6 +39,13 @@ pub(super) struct Plan<'a> {
     pub(super) placements: Vec<Placement>,
 }
 
+impl Plan<'_> {
+    /// The plan that keeps the first `length` bytes, and nothing else.
+    pub(super) const fn of_start(length: u64) -> Self {
+        Self { keep: length, length, patches: Vec::new(), placements: Vec::new() }
+    }
+}
+
 /// Plans `edit` for the file with the headers `image`; `None` if there is nothing to do.
 pub(super) fn plan<'a>(image: &Image<'_>, edit: &Edit<'a>) -> Result<Option<Plan<'a>>, EmbedError> {
     check_names(edit)?;

@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 use btfcache::embed::{Edit, EmbedError, Placement, embed, has_module_signature, note};
 use tempfile::TempDir;
 
+use crate::harness::Test;
+
 const PROGRAM: &str = r#"
 #include <stdio.h>
 static int counter = 6;
@@ -363,18 +365,63 @@ fn a_note_is_one_for_every_tool() {
 }
 
 #[test]
-fn a_signed_module_is_refused() {
+fn a_signed_module_is_refused_or_loses_its_signature() {
     let bench = Bench::new();
     let Some(module) = bench.compile("module.ko", PROGRAM, &["-c"]) else {
         return;
     };
-    let mut bytes = fs::read(&module).unwrap();
-    assert!(!has_module_signature(&bytes));
-    bytes.extend_from_slice(b"signature~Module signature appended~\n");
-    assert!(has_module_signature(&bytes));
-    fs::write(&module, &bytes).unwrap();
-    assert!(matches!(embed(&module, &[(".BTF", b"types")]), Err(EmbedError::Signed)));
-    assert_eq!(fs::read(&module).unwrap(), bytes);
+    let plain = fs::read(&module).unwrap();
+    assert!(!has_module_signature(&plain));
+    let signed = signed(&plain, 300);
+    assert!(has_module_signature(&signed));
+    fs::write(&module, &signed).unwrap();
+    let sections: &[(&str, &[u8])] = &[(".BTF", b"types")];
+    assert!(matches!(embed(&module, sections), Err(EmbedError::Signed)));
+    assert_eq!(fs::read(&module).unwrap(), signed);
+
+    let edit = Edit { sections, remove: &[] };
+    assert_eq!(edit.apply_unsigned(&module).unwrap(), [Placement::Added]);
+    let stripped = fs::read(&module).unwrap();
+    fs::write(&module, &plain).unwrap();
+    embed(&module, sections).unwrap();
+    assert_eq!(fs::read(&module).unwrap(), stripped);
+
+    // With nothing else to do, and with a signature that cannot be one.
+    fs::write(&module, &signed).unwrap();
+    assert_eq!(Edit::default().apply_unsigned(&module).unwrap(), []);
+    assert_eq!(fs::read(&module).unwrap(), plain);
+    let damaged = [&plain[..20], b"~Module signature appended~\n"].concat();
+    fs::write(&module, &damaged).unwrap();
+    let error = Edit::default().apply_unsigned(&module).unwrap_err();
+    assert!(matches!(error, EmbedError::Signature), "{error}");
+    assert_eq!(fs::read(&module).unwrap(), damaged);
+}
+
+#[test]
+fn encode_strips_a_signature_only_when_told() {
+    let bench = Bench::new();
+    let Some(module) = bench.compile("module.ko", PROGRAM, &["-c"]) else {
+        return;
+    };
+    let signed = signed(&fs::read(&module).unwrap(), 300);
+    let ran = Test::new().file("module.ko", &signed).args("encode --in-place module.ko").fails(2);
+    let said = "the module is signed, and any change makes the signature wrong";
+    let ran = ran.stderr_has(said).stderr_has("--strip-signature").content("module.ko", &signed);
+    let test = ran.files(&["module.ko"]).again();
+    let ran = test.args("encode --in-place --strip-signature module.ko").succeeds();
+    ran.again().args("verify module.ko").succeeds().stdout("");
+    let line = "encode --strip-signature module.ko -o out.btf";
+    Test::new().file("module.ko", &signed).args(line).fails(2).absent("out.btf");
+}
+
+/// What `sign-file` of the kernel appends: a signature of so many bytes.
+fn signed(module: &[u8], size: u32) -> Vec<u8> {
+    let mut bytes = module.to_vec();
+    bytes.resize(module.len() + size as usize, 0x30);
+    bytes.extend([0, 0, 2, 0, 0, 0, 0, 0]);
+    bytes.extend(size.to_be_bytes());
+    bytes.extend_from_slice(b"~Module signature appended~\n");
+    bytes
 }
 
 #[test]

@@ -26,7 +26,8 @@ fn read(elf: &ElfFile) {
         std::hint::black_box(length);
     }
     let layout = relocate::layout(elf);
-    for section in elf.sections() {
+    // Others are never read.
+    for section in elf.sections().iter().filter(|section| elf.is_input(section)) {
         if elf.target().is_relocatable() {
             let _ = relocate::section(elf, section, symbols.as_ref(), &layout);
         }
