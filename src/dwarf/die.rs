@@ -3,7 +3,8 @@
 use super::cursor::{Cursor, Eof};
 use super::sections::Dwarf;
 use super::simple::{Simple, SimpleName, WINDOW};
-use super::template::{Op, SLOTS, Slot, Step, Template, Templates, indirect_step};
+use super::table::Templates;
+use super::template::{Op, SLOTS, Slot, Step, Template, indirect_step};
 use super::unit::UnitHeader;
 use crate::names::{NameCache, NameId, Names};
 

@@ -6,5 +6,6 @@ pub mod die;
 pub mod location;
 pub mod sections;
 pub mod simple;
+pub mod table;
 pub mod template;
 pub mod unit;

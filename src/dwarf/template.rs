@@ -1,5 +1,5 @@
-//! Abbreviation tables, compiled: for each abbreviation a short list of steps that pulls out the
-//! attributes that BTF depends on and passes over everything else.
+//! Abbreviations, compiled: for each a short list of steps that pulls out the attributes that BTF
+//! depends on and passes over everything else.
 //!
 //! Most DIEs of a kernel have only fixed-width attributes, so that a run of uninteresting ones is
 //! one addition. What is interesting depends on the tag ([`slot_of`]). The walk must agree with
@@ -8,7 +8,6 @@
 use gimli::constants as dw;
 use gimli::{DwAt, DwForm, DwTag};
 
-use super::budget::{Budget, Exhausted};
 use super::cursor::{Cursor, Eof};
 use super::simple::Simple;
 
@@ -561,7 +560,7 @@ pub struct Template {
     /// Size of all attributes, if it is the same for every DIE.
     pub fixed_size: Option<u32>,
     /// Steps that fill slots.
-    steps: (u32, u32),
+    pub(super) steps: (u32, u32),
     /// Bytes after the last step.
     pub after: u32,
     /// The short way to read the DIE, if it is of the common shape.
@@ -579,143 +578,60 @@ pub struct Encoding {
     pub address_size: u8,
 }
 
-/// Why an abbreviation table could not be compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// The table is cut off.
-    #[error("the abbreviation table is cut off")]
-    Eof,
-    /// An attribute has a form that no DWARF version up to 5 defines: its size is unknown.
-    #[error("unknown attribute form {0:#x}")]
-    UnknownForm(u64),
-    /// Many units use a table each that share most of their bytes.
-    #[error(transparent)]
-    TooOften(#[from] Exhausted),
-    /// Two abbreviations have the same code.
-    #[error("abbreviation code {0} is defined twice")]
-    Duplicate(u64),
+/// The forms with small codes, looked up for one encoding.
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    known: Vec<Option<(Class, Op)>>,
+    encoding: Option<Encoding>,
 }
 
-impl From<Eof> for TableError {
+impl Forms {
+    /// Prepares for units of this encoding.
+    pub fn look_up(&mut self, encoding: Encoding) {
+        if self.encoding != Some(encoding) {
+            let forms = (0..=dw::DW_FORM_addrx4.0).map(DwForm);
+            let look_up = |form| Some((class_of(form), op_of(form, encoding)?));
+            self.known = forms.map(look_up).collect();
+            self.encoding = Some(encoding);
+        }
+    }
+
+    #[inline]
+    fn get(&self, form: DwForm) -> Option<(Class, Op)> {
+        match self.known.get(usize::from(form.0)) {
+            Some(known) => *known,
+            None => Some((class_of(form), op_of(form, self.encoding?)?)),
+        }
+    }
+}
+
+/// Why a declaration could not be compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeclarationError {
+    /// It is cut off.
+    Eof,
+    /// No DWARF version up to 5 defines the form.
+    UnknownForm(u64),
+}
+
+impl From<Eof> for DeclarationError {
     fn from(_: Eof) -> Self {
         Self::Eof
     }
 }
 
-/// The compiled abbreviations of one table.
-#[derive(Debug, Default)]
-pub struct Templates {
-    /// Those with the codes 1, 2, 3...
-    templates: Vec<Template>,
-    steps: Vec<Step>,
-    /// Those whose codes do not follow 1, 2, 3...
-    sparse: std::collections::BTreeMap<u64, Template>,
-    /// What was compiled, to not do it again for the next unit.
-    source: Option<(u64, Encoding)>,
-    /// Class and reading of the forms with small codes, in the encoding they were looked up for.
-    forms: Vec<Option<(Class, Op)>>,
-    forms_encoding: Option<Encoding>,
-    /// Whether any attribute uses `DW_FORM_ref_addr` (spec/encoding 1.3.1 b).
-    pub has_section_references: bool,
-}
-
-impl Templates {
-    /// Compiles the table at `offset` of `.debug_abbrev`, unless it is the one at hand.
-    ///
-    /// # Errors
-    /// When the table is damaged, or too many tables were compiled for their size; nothing may be
-    /// looked up then.
-    pub fn compile(
-        &mut self,
-        section: &[u8],
-        offset: u64,
-        encoding: Encoding,
-        budget: &Budget,
-    ) -> Result<(), TableError> {
-        if self.source == Some((offset, encoding)) {
-            return Ok(());
-        }
-        self.templates.clear();
-        self.steps.clear();
-        self.sparse.clear();
-        self.source = None;
-        self.has_section_references = false;
-        self.look_up_forms(encoding);
-        let start = usize::try_from(offset).map_err(|_| TableError::Eof)?;
-        let mut cursor = Cursor::<false>::new(section, start);
-        loop {
-            let code = cursor.uleb()?;
-            if code == 0 {
-                break;
-            }
-            let template = self.compile_one(&mut cursor, encoding)?;
-            self.add(code, template)?;
-        }
-        budget.spend((cursor.position - start) as u64)?;
-        self.source = Some((offset, encoding));
-        Ok(())
-    }
-
-    /// The template of an abbreviation code.
-    #[inline(always)]
-    #[must_use]
-    pub fn get(&self, code: u64) -> Option<&Template> {
-        match self.templates.get((code as usize).wrapping_sub(1)) {
-            Some(template) => Some(template),
-            None => self.get_sparse(code),
-        }
-    }
-
-    #[cold]
-    fn get_sparse(&self, code: u64) -> Option<&Template> {
-        self.sparse.get(&code)
-    }
-
-    /// The steps of `template`.
-    #[inline(always)]
-    #[must_use]
-    pub fn steps(&self, template: &Template) -> &[Step] {
-        &self.steps[template.steps.0 as usize..template.steps.1 as usize]
-    }
-
-    #[inline]
-    fn form(&self, form: DwForm, encoding: Encoding) -> Option<(Class, Op)> {
-        match self.forms.get(usize::from(form.0)) {
-            Some(known) => *known,
-            None => Some((class_of(form), op_of(form, encoding)?)),
-        }
-    }
-
-    fn look_up_forms(&mut self, encoding: Encoding) {
-        if self.forms_encoding != Some(encoding) {
-            let forms = (0..=dw::DW_FORM_addrx4.0).map(DwForm);
-            let look_up = |form| Some((class_of(form), op_of(form, encoding)?));
-            self.forms = forms.map(look_up).collect();
-            self.forms_encoding = Some(encoding);
-        }
-    }
-
-    fn add(&mut self, code: u64, template: Template) -> Result<(), TableError> {
-        if self.get(code).is_some() {
-            return Err(TableError::Duplicate(code));
-        }
-        if code == self.templates.len() as u64 + 1 {
-            self.templates.push(template);
-        } else {
-            self.sparse.insert(code, template);
-        }
-        Ok(())
-    }
-
-    fn compile_one(
-        &mut self,
-        cursor: &mut Cursor<'_, false>,
-        encoding: Encoding,
-    ) -> Result<Template, TableError> {
+impl Template {
+    /// Compiles the declaration of an abbreviation, its code left out. Appends to `steps`.
+    pub(super) fn compile(
+        declaration: &[u8],
+        forms: &Forms,
+        steps: &mut Vec<Step>,
+    ) -> Result<Self, DeclarationError> {
+        let mut cursor = Cursor::<false>::new(declaration, 0);
         let tag = DwTag(u16::try_from(cursor.uleb()?).unwrap_or(u16::MAX));
         let has_children = cursor.u8()? != 0;
         let kind = kind_of(tag);
-        let first = self.steps.len() as u32;
+        let first = steps.len() as u32;
         let mut pending = 0_u32;
         let mut fixed = Some(0_u32);
         loop {
@@ -731,26 +647,25 @@ impl Templates {
             if attribute.0 == 0 && code == 0 {
                 break;
             }
-            self.has_section_references |= form == dw::DW_FORM_ref_addr;
-            let (class, op) = self.form(form, encoding).ok_or(TableError::UnknownForm(code))?;
+            let (class, op) = forms.get(form).ok_or(DeclarationError::UnknownForm(code))?;
             let slot = slot_of(kind, attribute, class);
             let size = op.fixed_size().map(u32::from);
             fixed = fixed.zip(size).map(|(sum, size)| sum.saturating_add(size));
             match (size, slot) {
                 (Some(size), None) => pending = pending.saturating_add(size),
                 _ => {
-                    self.steps.push(Step { before: pending, op, slot, value: constant });
+                    steps.push(Step { before: pending, op, slot, value: constant });
                     pending = 0;
                 }
             }
         }
-        Ok(Template {
-            simple: Simple::of(kind, has_children, &self.steps[first as usize..], pending),
+        Ok(Self {
+            simple: Simple::of(kind, has_children, &steps[first as usize..], pending),
             kind,
             tag,
             has_children,
             fixed_size: fixed,
-            steps: (first, self.steps.len() as u32),
+            steps: (first, steps.len() as u32),
             after: pending,
         })
     }

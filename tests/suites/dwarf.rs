@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use btfcache::dwarf::die::{DieReader, FOREIGN, Values};
 use btfcache::dwarf::sections::Dwarf;
-use btfcache::dwarf::template::{DieKind, Slot, Template, Templates};
+use btfcache::dwarf::table::Templates;
+use btfcache::dwarf::template::{DieKind, Slot, Template};
 use btfcache::dwarf::unit::UnitHeader;
 use btfcache::elf::{ElfFile, Section, SectionData, SymbolTable};
 use btfcache::names::{NameCache, NameId};
