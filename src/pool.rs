@@ -137,17 +137,28 @@ impl From<Key> for Ref {
 }
 
 /// A set of class records, each once. Ids are in order of insertion.
+///
+/// Units repeat the types of the same headers in the same order. So each class remembers the two that
+/// were last asked for after it, and a look-up is usually one comparison.
 pub struct Pool {
+    /// Each record behind its [`Header`]. In front stands an empty one, after which nothing was
+    /// asked for yet.
     words: Vec<u32>,
-    /// Start of each record in `words`, and the end of the last one.
-    starts: Vec<u32>,
+    /// Place of each class in `words`.
+    places: Vec<u32>,
+    /// Places of all classes, by hash.
     table: HashTable<u32>,
     seed: u64,
-    /// For each class, the two that were last asked for after it: units repeat the types of the
-    /// same headers in the same order, so that a look-up is usually one comparison.
-    successors: Vec<[u32; 2]>,
+    /// Place of the class that was last asked for.
     last: u32,
 }
+
+/// What stands before a record: its number of words, its class, the places of two classes that may
+/// be asked for next.
+type Header = [u32; 4];
+const HEADER: usize = size_of::<Header>() / size_of::<u32>();
+/// Where the first of the two places is.
+const NEXT: usize = 2;
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -166,12 +177,11 @@ impl Pool {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            words: Vec::new(),
-            starts: vec![0],
+            words: vec![0; HEADER],
+            places: Vec::new(),
             table: HashTable::new(),
             // Random, so that no input can be made to collide; nothing depends on hash order.
             seed: RandomState::new().hash_one(0),
-            successors: Vec::new(),
             last: 0,
         }
     }
@@ -179,7 +189,7 @@ impl Pool {
     /// Number of classes.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.starts.len() - 1
+        self.places.len()
     }
 
     /// Whether there is no class.
@@ -192,7 +202,7 @@ impl Pool {
     #[must_use]
     #[inline]
     pub fn record(&self, class: ClassId) -> &[u32] {
-        record(&self.words, &self.starts, class.0)
+        record(&self.words, self.places[class.0 as usize])
     }
 
     /// The FUNC_PROTO class that a FUNC class refers to.
@@ -212,57 +222,68 @@ impl Pool {
         (0..self.len() as u32).map(ClassId)
     }
 
-    /// The class of `wanted`, added if it is new.
+    /// The class of `wanted`, added if it is new. No record is empty.
     ///
     /// # Panics
     /// When the pool would exceed 2^30 words: it holds only distinct types.
     #[inline]
     pub fn intern(&mut self, wanted: &[u32]) -> ClassId {
-        let guesses = self.successors.get(self.last as usize).copied().unwrap_or([u32::MAX; 2]);
-        for guess in guesses {
-            if (guess as usize) < self.len()
-                && is_same(record(&self.words, &self.starts, guess), wanted)
-            {
-                self.last = guess;
-                return ClassId(guess);
+        debug_assert!(!wanted.is_empty());
+        let last = self.last as usize;
+        for next in [self.words[last + NEXT], self.words[last + NEXT + 1]] {
+            let (header, record) = split(&self.words, next);
+            if header[0] as usize == wanted.len() && is_same(&record[..wanted.len()], wanted) {
+                self.last = next;
+                return ClassId(header[1]);
             }
         }
-        let class = self.look_up(wanted);
-        if let Some(successors) = self.successors.get_mut(self.last as usize) {
-            *successors = [class, successors[0]];
-        }
-        self.last = class;
-        ClassId(class)
+        self.intern_unexpected(wanted)
+    }
+
+    #[inline(never)]
+    fn intern_unexpected(&mut self, wanted: &[u32]) -> ClassId {
+        let place = self.look_up(wanted);
+        let next = &mut self.words[self.last as usize + NEXT..][..2];
+        next.copy_from_slice(&[place, next[0]]);
+        self.last = place;
+        ClassId(split(&self.words, place).0[1])
     }
 
     fn look_up(&mut self, wanted: &[u32]) -> u32 {
-        let Self { words, starts, table, seed, .. } = self;
+        let Self { words, places, table, seed, .. } = self;
         let hash = hash(wanted, *seed);
-        if let Some(&class) = table.find(hash, |&class| record(words, starts, class) == wanted) {
-            return class;
+        if let Some(&place) = table.find(hash, |&place| record(words, place) == wanted) {
+            return place;
         }
-        let class = starts.len() as u32 - 1;
         assert!(words.len() + wanted.len() < 1 << 30, "too many distinct types");
+        let place = words.len() as u32;
+        words.extend::<Header>([wanted.len() as u32, places.len() as u32, 0, 0]);
         words.extend_from_slice(wanted);
-        starts.push(words.len() as u32);
-        let rehash = |&class: &u32| crate::pool::hash(record(words, starts, class), *seed);
-        table.insert_unique(hash, class, rehash);
-        self.successors.push([u32::MAX; 2]);
-        class
+        places.push(place);
+        let rehash = |&place: &u32| crate::pool::hash(record(words, place), *seed);
+        table.insert_unique(hash, place, rehash);
+        place
     }
 }
 
-#[inline]
-fn record<'a>(words: &'a [u32], starts: &[u32], class: u32) -> &'a [u32] {
-    &words[starts[class as usize] as usize..starts[class as usize + 1] as usize]
+/// The header at `place` and the words from its record on.
+#[inline(always)]
+fn split(words: &[u32], place: u32) -> (&Header, &[u32]) {
+    words[place as usize..].split_first_chunk().expect("records stand behind a header")
 }
 
-/// Compares records: those that differ mostly do so in their first words.
+#[inline(always)]
+fn record(words: &[u32], place: u32) -> &[u32] {
+    let (header, words) = split(words, place);
+    &words[..header[0] as usize]
+}
+
+/// Compares records of one length: those that differ mostly do so in their first words.
 #[inline(always)]
 fn is_same(one: &[u32], two: &[u32]) -> bool {
     match (one.split_first_chunk::<3>(), two.split_first_chunk::<3>()) {
         (Some((one, rest)), Some((two, others))) => {
-            one == two && rest.len() == others.len() && (rest.is_empty() || rest == others)
+            one == two && (rest.is_empty() || rest == others)
         }
         _ => one == two,
     }

@@ -12,48 +12,69 @@ use super::local::{Local, TypeIndex};
 use crate::names::Names;
 use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target, is_definition, key_of};
 
-/// Finds names that a unit defines twice; one per worker.
+/// Which classes a unit has listed, and whether it defines a name twice; one per worker.
 #[derive(Debug, Default)]
-pub(super) struct Duplicates {
-    /// Number of the name that each class defines, [`NO_NAME`] for the others.
-    names: Vec<u32>,
+pub(super) struct Listed {
+    classes: Vec<Listing>,
+    /// Numbers of the names that classes define.
     numbers: HashMap<Key, u32>,
     /// By number: the last unit that defines the name.
     last_unit: Vec<u32>,
+    /// Whether the unit at hand defines a name twice.
+    pub has_duplicates: bool,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Listing {
+    /// The last unit that has the class.
+    last_unit: u32,
+    /// Number of the name that the class defines, or [`NO_NAME`].
+    name: u32,
+}
+
+const NO_UNIT: u32 = u32::MAX;
 const NO_NAME: u32 = u32::MAX;
 
-impl Duplicates {
-    /// Takes note of the classes that are new in `pool`.
-    pub fn update(&mut self, pool: &Pool) {
-        for class in self.names.len()..pool.len() {
+impl Listed {
+    /// Starts the list of a unit, whose classes are in `pool`.
+    pub fn start(&mut self, pool: &Pool) {
+        self.has_duplicates = false;
+        for class in self.classes.len()..pool.len() {
             let record = pool.record(ClassId(class as u32));
             let name = key_of(record).filter(|_| is_definition(record));
             let number = name.map_or(NO_NAME, |name| {
                 let next = self.last_unit.len() as u32;
                 let number = *self.numbers.entry(name).or_insert(next);
                 if number == next {
-                    self.last_unit.push(u32::MAX);
+                    self.last_unit.push(NO_UNIT);
                 }
                 number
             });
-            self.names.push(number);
+            self.classes.push(Listing { last_unit: NO_UNIT, name: number });
         }
     }
 
-    /// Whether `class`, new in `unit`, defines a name that the unit has defined before.
-    #[inline]
-    pub fn is_second(&mut self, unit: u32, class: ClassId) -> bool {
-        let name = self.names[class.0 as usize];
-        name != NO_NAME && std::mem::replace(&mut self.last_unit[name as usize], unit) == unit
+    /// Lists `class`; returns whether it is new in `unit`.
+    #[inline(always)]
+    pub fn add(&mut self, unit: u32, class: ClassId) -> bool {
+        let listing = &mut self.classes[class.0 as usize];
+        if std::mem::replace(&mut listing.last_unit, unit) == unit {
+            return false;
+        }
+        if listing.name != NO_NAME {
+            let last_unit = &mut self.last_unit[listing.name as usize];
+            self.has_duplicates |= std::mem::replace(last_unit, unit) == unit;
+        }
+        true
     }
 
-    /// Forgets the unit, so that it can be listed again.
+    /// Forgets what the unit has listed, so that it can be listed again.
     pub fn forget(&mut self, classes: &[ClassId]) {
         for class in classes {
-            if let Some(last) = self.last_unit.get_mut(self.names[class.0 as usize] as usize) {
-                *last = u32::MAX;
+            let listing = &mut self.classes[class.0 as usize];
+            listing.last_unit = NO_UNIT;
+            if listing.name != NO_NAME {
+                self.last_unit[listing.name as usize] = NO_UNIT;
             }
         }
     }

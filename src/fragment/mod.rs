@@ -127,9 +127,7 @@ pub struct Decoder<'a> {
     pub pool: Pool,
     /// What could not be expressed.
     pub notes: Notes,
-    /// For each class, the last unit that has it, to list it once.
-    seen: Vec<u32>,
-    duplicates: aliases::Duplicates,
+    listed: aliases::Listed,
     scratch: Scratch,
 }
 
@@ -185,8 +183,7 @@ impl<'a> Decoder<'a> {
             },
             pool: Pool::new(),
             notes: Notes::default(),
-            seen: Vec::new(),
-            duplicates: aliases::Duplicates::default(),
+            listed: aliases::Listed::default(),
             scratch: Scratch::default(),
         }
     }
@@ -399,10 +396,7 @@ impl<'a> Decoder<'a> {
             }
             classes.give_back_nominal_refs(local);
             aliases::assign(unit, round, local, classes, &self.pool, &self.dwarf.names);
-            self.duplicates.forget(&types);
-            for class in &types {
-                self.seen[class.0 as usize] = u32::MAX;
-            }
+            self.listed.forget(&types);
             classes.intern(local, &mut self.pool, &mut Notes::default(), offset);
             (types, _) = self.list_types(unit, local, classes);
             has_duplicates = aliases::has_ambiguous(local, classes, &self.pool);
@@ -437,15 +431,10 @@ impl<'a> Decoder<'a> {
         classes: &classes::Classes,
     ) -> (Vec<ClassId>, bool) {
         let mut types = Vec::with_capacity(local.order.len());
-        self.seen.resize(self.pool.len(), u32::MAX);
-        self.duplicates.update(&self.pool);
-        let mut has_duplicates = false;
+        self.listed.start(&self.pool);
         let mut add = |class: ClassId| {
-            let seen = &mut self.seen[class.0 as usize];
-            if *seen != unit {
-                *seen = unit;
+            if self.listed.add(unit, class) {
                 types.push(class);
-                has_duplicates |= self.duplicates.is_second(unit, class);
             }
         };
         if classes.has_extra() {
@@ -460,7 +449,7 @@ impl<'a> Decoder<'a> {
             local.order.iter().filter_map(|&index| classes.class(index)).for_each(&mut add);
         }
         types.shrink_to_fit();
-        (types, has_duplicates)
+        (types, self.listed.has_duplicates)
     }
 
     /// DECL_TAGs in ascending order of their targets, those of one target as they stand (2.8.5).

@@ -280,10 +280,12 @@ impl Deviations {
             let forwards = self.forwards.get(&key).into_iter().flatten();
             declared.extend(forwards.map(|&forward| (key, forward)));
         }
-        for fragment in fragments {
+        let forwards: Vec<ClassId> = declared.iter().map(|entry| entry.1).collect();
+        let places = occurrences_of(&forwards, fragments);
+        for (fragment, (unit, found)) in fragments.iter().zip(&places) {
             let is_declared = |(key, forward): &&(Key, ClassId)| {
-                let is_defined = nodes.definitions.contains_key(&(fragment.unit, *key));
-                !is_defined && fragment.types.contains(forward)
+                let is_defined = nodes.definitions.contains_key(&(*unit, *key));
+                !is_defined && found.iter().any(|(_, class)| class == forward)
             };
             let keys: Vec<Key> = declared.iter().filter(is_declared).map(|entry| entry.0).collect();
             if !keys.is_empty() {
@@ -312,15 +314,13 @@ impl Deviations {
                 candidates.entry(block.class).or_default().push(number as u32);
             }
         }
-        for fragment in fragments {
-            if candidates.is_empty() {
-                break;
+        let classes: Vec<ClassId> = candidates.keys().copied().collect();
+        for (unit, found) in occurrences_of(&classes, fragments) {
+            for (_, class) in found {
+                if self.place(unit, class) == Place::Class(class) {
+                    candidates.remove(&class);
+                }
             }
-            let own = self.units.get(&fragment.unit);
-            candidates.retain(|class, _| {
-                let deviates = own.is_some_and(|unit| unit.blocks.contains_key(class));
-                deviates || !fragment.types.contains(class)
-            });
         }
         let mut candidates: Vec<_> = candidates.into_iter().collect();
         candidates.sort_unstable_by_key(|entry| entry.0);

@@ -12,9 +12,12 @@ use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target, is_definition, key
 /// By unit: places in its list of types, and the classes there.
 pub(super) type Places = Vec<(u32, Vec<(u32, ClassId)>)>;
 
-/// Which of `classes` each unit lists.
+/// Which of `classes` each unit lists, in order of `fragments`.
 pub(super) fn occurrences_of(classes: &[ClassId], fragments: &[Fragment]) -> Places {
     use rayon::prelude::*;
+    if classes.is_empty() {
+        return fragments.iter().map(|fragment| (fragment.unit, Vec::new())).collect();
+    }
     let largest = classes.iter().map(|class| class.0).max().map_or(0, |last| last as usize + 1);
     let mut is_wanted = vec![false; largest];
     for class in classes {
