@@ -61,6 +61,11 @@ impl LocalType {
     pub const fn is_record(&self) -> bool {
         matches!(self.shape, Shape::Plain | Shape::Target | Shape::Members | Shape::Prototype)
     }
+
+    /// Whether it may become more than one class.
+    pub fn has_several_classes(&self) -> bool {
+        self.shape == Shape::TaggedPointer || self.shape == Shape::Array && self.len > 5
+    }
 }
 
 /// A subprogram DIE.

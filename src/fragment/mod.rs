@@ -439,8 +439,7 @@ impl<'a> Decoder<'a> {
         };
         if classes.has_extra() {
             for &index in &local.order {
-                let shape = local.types[index as usize].shape;
-                if matches!(shape, local::Shape::Array | local::Shape::TaggedPointer) {
+                if local.types[index as usize].has_several_classes() {
                     classes.extra(index).for_each(&mut add);
                 }
                 classes.class(index).into_iter().for_each(&mut add);

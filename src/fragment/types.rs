@@ -325,6 +325,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     }
 
     /// Puts the words that were set aside back before the others of the record.
+    #[inline(always)]
     fn put_together(&mut self, draft: &mut Draft) {
         if self.aside.len() > draft.aside {
             self.aside.extend(self.local.words.drain(draft.start..));
@@ -345,7 +346,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.members_of(&mut draft)?;
             self.put_together(&mut draft);
         }
-        self.gnu_type_tags(annotation, index, -1)?;
+        if annotation != 0 {
+            self.gnu_type_tags(annotation, index, -1)?;
+        }
         if is_declaration {
             self.local.words.truncate(draft.start);
             self.bit_sizes.truncate(draft.bit_sizes);
@@ -363,9 +366,6 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         index: TypeIndex,
         component: i32,
     ) -> Result<(), DieError> {
-        if first == 0 {
-            return Ok(());
-        }
         let mut tags = std::mem::take(&mut self.local.type_tags);
         let result = self.gnu_chain(first, self.context.decl_tag, Feature::DeclTag, |value| {
             tags.push((index, Tag { value, component }));
@@ -447,7 +447,10 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             }
         }
         self.member_annotations(template, draft.index, component)?;
-        self.gnu_type_tags(annotation, draft.index, component)
+        if annotation != 0 {
+            self.gnu_type_tags(annotation, draft.index, component)?;
+        }
+        Ok(())
     }
 
     fn add_member(&mut self, member: Member, old: Option<OldPlace>, draft: &mut Draft) {
@@ -503,11 +506,12 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.keep_at_start(start);
         }
         let (members, _) = self.local.words[start + 3..].as_chunks_mut::<3>();
-        for (element, bit_size) in self.bit_sizes.drain(draft.bit_sizes..) {
-            if has_bitfields {
+        if has_bitfields {
+            for &(element, bit_size) in &self.bit_sizes[draft.bit_sizes..] {
                 members[element as usize][2] |= bit_size << 24;
             }
         }
+        self.bit_sizes.truncate(draft.bit_sizes);
         if self.context.is_rust && !has_old_bitfields {
             let mask = if has_bitfields { MAX_BITFIELD_OFFSET } else { u32::MAX };
             members.sort_by_key(|member| (member[2] & mask) / 8);
