@@ -1,12 +1,14 @@
-//! Writes a file so that it is never seen half written. Takes a path and bytes; never leaves a
-//! temporary file behind unless killed.
+//! Writes a file so that it is never seen half written. Takes a path and bytes; leaves no temporary
+//! file behind, even when killed, where the file system has files without a name.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use tempfile::NamedTempFile;
 
 /// Mode of a new output file, before the umask (spec/encoding 8.1).
@@ -78,30 +80,52 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Start of the names of temporary files.
+const PREFIX: &str = ".btfcache-";
+
 /// A file in the making, in the folder of the one that it will replace. Removed when dropped.
+///
+/// It has no name until it is complete, so that the system removes it when we are killed. Then it
+/// gets that of its target, or, since a file cannot be linked over another, for a moment one of its
+/// own. Not all file systems can do that (`O_TMPFILE`); elsewhere it has a name from the start.
 #[derive(Debug)]
-pub(crate) struct Replacement(NamedTempFile);
+pub(crate) enum Replacement {
+    /// Without a name.
+    Unnamed(File),
+    /// With a name of its own.
+    Named(NamedTempFile),
+}
 
 impl Replacement {
     /// Starts an empty file with `mode`, less the umask, beside `target`.
     pub(crate) fn beside(target: &Path, mode: u32) -> io::Result<Self> {
+        match unnamed_file(folder(target), mode) {
+            Some(file) => Ok(Self::Unnamed(file)),
+            None => Self::named(target, mode),
+        }
+    }
+
+    fn named(target: &Path, mode: u32) -> io::Result<Self> {
         tempfile::Builder::new()
-            .prefix(".btfcache-")
+            .prefix(PREFIX)
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder(target))
-            .map(Self)
+            .map(Self::Named)
     }
 
     /// The file, to be written.
     pub(crate) fn file(&mut self) -> &mut File {
-        self.0.as_file_mut()
+        match self {
+            Self::Unnamed(file) => file,
+            Self::Named(file) => file.as_file_mut(),
+        }
     }
 
     /// Takes over mode and owner of the file that will be replaced. An owner that we may not give
     /// the file to is no reason to fail; the file then must not run with our rights, so it loses
     /// its set-user-id and set-group-id bits, as with `cp -p`.
     pub(crate) fn keep_attributes(&mut self, old: &Metadata) -> io::Result<()> {
-        let file = self.0.as_file();
+        let file = &*self.file();
         let new = file.metadata()?;
         let mut mode = old.mode() & 0o7777;
         if (new.uid(), new.gid()) != (old.uid(), old.gid())
@@ -114,16 +138,45 @@ impl Replacement {
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// Renames the file to `target`, which it replaces at once.
+    /// Gives the file the name `target`; whatever has it is replaced at once.
     pub(crate) fn commit(self, target: &Path) -> io::Result<()> {
-        self.0.persist(target).map(|_| ()).map_err(|failed| failed.error)
+        match self {
+            Self::Unnamed(file) => {
+                let builder = tempfile::Builder::new().prefix(PREFIX).to_owned();
+                match link(&file, target) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        let linked = builder.make_in(folder(target), |name| link(&file, name))?;
+                        linked.persist(target).map_err(|failed| failed.error)
+                    }
+                    result => result,
+                }
+            }
+            Self::Named(file) => file.persist(target).map(|_| ()).map_err(|failed| failed.error),
+        }
     }
+}
+
+/// An open file of `folder` that has no name, but can be given one; `None` where that is impossible.
+fn unnamed_file(folder: &Path, mode: u32) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(mode)).ok()?);
+    Path::new(&open_path(&file)).exists().then_some(file)
+}
+
+/// Gives an unnamed file a name, which nothing must have yet.
+fn link(file: &File, name: &Path) -> io::Result<()> {
+    let (from, flags) = (open_path(file), AtFlags::SYMLINK_FOLLOW);
+    Ok(rustix::fs::linkat(CWD, from, CWD, name, flags)?)
+}
+
+/// The path by which this process can name an open file.
+fn open_path(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{OpenOptionsExt, symlink};
 
     use super::*;
@@ -149,6 +202,34 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"types");
         assert_eq!(mode(&path), mode(&reference));
         assert_eq!(names(folder.path()), ["reference", "vmlinux.btf"]);
+    }
+
+    /// Both ways of making a file give the same.
+    #[test]
+    fn a_file_with_or_without_a_name_replaces_another_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("vmlinux.btf");
+        for content in [b"first", b"other"] {
+            for is_named in [false, true] {
+                for is_there in [false, true] {
+                    _ = fs::remove_file(&target);
+                    if is_there {
+                        fs::write(&target, b"old").unwrap();
+                    }
+                    let start = if is_named { Replacement::named } else { Replacement::beside };
+                    let mut new = start(&target, 0o600).unwrap();
+                    new.file().write_all(content).unwrap();
+                    new.commit(&target).unwrap();
+                    assert_eq!(fs::read(&target).unwrap(), content);
+                    assert_eq!(mode(&target), 0o600);
+                    assert_eq!(names(folder.path()), ["vmlinux.btf"]);
+                }
+            }
+        }
+        let mut dropped = Replacement::beside(&target, 0o600).unwrap();
+        dropped.file().write_all(b"half").unwrap();
+        drop(dropped);
+        assert_eq!(names(folder.path()), ["vmlinux.btf"]);
     }
 
     #[test]

@@ -153,11 +153,16 @@ impl ElfFile {
         &self.sections
     }
 
-    /// The first section of this name; inactive headers (`SHT_NULL`) are none.
+    /// The first section of this name; inactive headers (`SHT_NULL`), and the first one, which is
+    /// inactive whatever it says, are none.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Section> {
         let is_active = |section: &&Section| section.kind != object::elf::SHT_NULL;
-        self.sections.iter().filter(is_active).find(|section| section.name == name.as_bytes())
+        self.sections
+            .iter()
+            .skip(1)
+            .filter(is_active)
+            .find(|section| section.name == name.as_bytes())
     }
 
     /// Whether the bytes of `section`, one of [`Self::sections`], can change a result.

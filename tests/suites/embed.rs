@@ -4,10 +4,12 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use btfcache::embed::{Edit, EmbedError, Placement, embed, has_module_signature, note};
+use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 
 use crate::harness::Test;
@@ -25,6 +27,9 @@ const LOADED: &str = r#"
 __attribute__((section(".BTF"), used)) const char types[16] = "0123456789abcdef";
 int main(void) { printf("%.16s\n", types); return 0; }
 "#;
+
+/// The signal of a process that writes more than it may.
+const SIGXFSZ: i32 = 25;
 
 /// A folder for one test.
 struct Bench(TempDir);
@@ -457,6 +462,35 @@ fn attributes_and_links_are_kept() {
         embed(&program, &[(".BTF", b"types")]).unwrap();
         assert_ne!(program.metadata().unwrap().modified().unwrap(), stale);
         assert_eq!(attributes(&program).0 & 0o7777, mode);
+    }
+}
+
+/// A limit on the size of files kills a process in the middle of writing one.
+#[test]
+fn a_killed_write_leaves_nothing_behind() {
+    let bench = Bench::new();
+    // Its BTF must exceed the limit, whatever the shell counts in.
+    let structs =
+        (0..200).map(|number| format!("struct s{number} {{ int a{number}; }} v{number};\n"));
+    let source = structs.collect::<String>() + PROGRAM;
+    let Some(program) = bench.compile("program", &source, &[]) else {
+        return;
+    };
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    if rustix::fs::open(bench.0.path(), flags, Mode::from_raw_mode(0o600)).is_err() {
+        return skip("the file system has no files without a name");
+    }
+    let (old, names) = (fs::read(&program).unwrap(), bench.names());
+    for line in ["--in-place program", "program -o new.btf", "program -o program.c"] {
+        let btfcache = env!("CARGO_BIN_EXE_btfcache");
+        let script = format!("ulimit -c 0; ulimit -f 1; exec {btfcache} encode {line}");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).current_dir(bench.0.path()).env("BTFCACHE_DISABLE", "1");
+        let status = shell.output().unwrap().status;
+        assert_eq!(status.signal(), Some(SIGXFSZ), "{line}: {status}");
+        assert_eq!(bench.names(), names, "{line}");
+        assert_eq!(fs::read(&program).unwrap(), old, "{line}");
+        assert_eq!(fs::read_to_string(bench.path("program.c")).unwrap(), source, "{line}");
     }
 }
 
