@@ -173,6 +173,24 @@ mod tests {
         }
     }
 
+    /// Found by fuzzing: the first header, which is no section, claims the name.
+    #[test]
+    fn the_first_header_is_no_section_whatever_it_says() {
+        let file = embedded(&Sample::new(ELF64, false).build(), &[(".BTF", b"old")]);
+        let table = FileHeader::decode(&file).unwrap().section_offset as usize;
+        let record = ELF64.section_header_size();
+        let named = SectionHeader::decode(ELF64, &file[table + 4 * record..]).unwrap();
+        let claim = SectionHeader { kind: elf::SHT_PROGBITS.0, size: 0, ..named };
+        let mut lying = file.clone();
+        lying[table..table + record].copy_from_slice(&claim.encode(ELF64).unwrap());
+        let new = embedded(&lying, EDIT.sections);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), new).unwrap();
+        let elf = crate::elf::ElfFile::open(file.path()).unwrap();
+        let section = elf.section(".BTF").expect("it was put there");
+        assert_eq!(elf.bytes(section).unwrap(), EDIT.sections[0].1);
+    }
+
     #[test]
     fn a_planned_file_is_read_as_it_will_be() {
         let patch = |offset, bytes: &'static [u8]| Patch { offset, bytes: bytes.into() };
