@@ -20,6 +20,8 @@ pub enum Kind {
     Stat = 2,
     /// A [`crate::RunRecord`].
     Run = 3,
+    /// A prepared base: words in the byte order of the machine, with a checksum of their own.
+    Base = 4,
 }
 
 impl Kind {
@@ -27,7 +29,7 @@ impl Kind {
     #[must_use]
     pub const fn limit(self) -> u64 {
         match self {
-            Self::Result => 1 << 30,
+            Self::Result | Self::Base => 1 << 30,
             Self::Stat | Self::Run => 1 << 16,
         }
     }

@@ -65,6 +65,8 @@ pub enum Purpose {
     Stat = 3,
     /// A BTF that others build upon.
     Base = 4,
+    /// Such a BTF in prepared form.
+    PreparedBase = 5,
 }
 
 /// What a field holds, which decides how it is shown.

@@ -8,9 +8,11 @@
 //! [`crate::merge`] by where their references lead.
 
 mod build;
+mod mapping;
 mod matching;
 mod prepared;
 
 pub use build::{PrepareError, prepare};
+pub use mapping::Mapping;
 pub use matching::Matching;
-pub use prepared::Prepared;
+pub use prepared::{Prepared, Words};

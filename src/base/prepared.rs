@@ -2,15 +2,20 @@
 
 use std::ops::Range;
 
+use super::mapping::Mapping;
 use crate::pool;
 
 /// First word of the table; another byte order reads it differently.
 const MAGIC: u32 = u32::from_ne_bytes(*b"BCpb");
 /// Changes with everything that is stored, hash functions included.
 const FORMAT: u32 = 1;
+/// Where the checksum of everything after it is.
+const CHECKSUM: usize = 2;
 /// Words before the extents of the sections.
-const FIXED_WORDS: usize = 4 + DIGEST_WORDS;
+const FIXED_WORDS: usize = 6 + DIGEST_WORDS;
 const DIGEST_WORDS: usize = 8;
+const END_ID: usize = 4;
+const END_STRING: usize = 5;
 const HEADER_WORDS: usize = FIXED_WORDS + 2 * Section::COUNT;
 /// Seed of the hash of records: stored tables need a fixed one. Whoever makes a base collide slows
 /// down his own build.
@@ -44,16 +49,35 @@ pub(super) enum Section {
 
 impl Section {
     const COUNT: usize = 10;
-
-    const fn index(self) -> usize {
-        FIXED_WORDS + 2 * self as usize
-    }
 }
 
 /// What can be looked up of a base.
 #[derive(Debug)]
 pub struct Prepared {
-    words: Vec<u32>,
+    words: Words,
+    /// Where each section is.
+    sections: [Range<usize>; Section::COUNT],
+}
+
+/// Where the words are: made here, or in a file that is mapped.
+#[derive(Debug)]
+pub enum Words {
+    /// In memory.
+    Owned(Vec<u32>),
+    /// In a file, from this byte on.
+    Mapped(Mapping, usize),
+}
+
+impl Words {
+    fn get(&self) -> &[u32] {
+        match self {
+            Self::Owned(words) => words,
+            Self::Mapped(mapping, start) => {
+                let bytes = mapping.bytes().get(*start..).unwrap_or(&[]);
+                bytemuck::try_cast_slice(bytes).unwrap_or(&[])
+            }
+        }
+    }
 }
 
 /// What a prepared base says about its base.
@@ -74,7 +98,7 @@ impl Prepared {
         let size = sections.iter().map(Vec::len).sum::<usize>();
         let mut words = Vec::with_capacity(HEADER_WORDS + size);
         let order = u32::from(summary.is_big_endian);
-        words.extend([MAGIC, FORMAT << 1 | order, summary.end_id, summary.end_string]);
+        words.extend([MAGIC, FORMAT << 1 | order, 0, 0, summary.end_id, summary.end_string]);
         let digest = summary.digest.chunks_exact(4);
         words.extend(digest.map(|bytes| u32::from_le_bytes(bytes.try_into().expect("of four"))));
         let mut start = HEADER_WORDS;
@@ -83,35 +107,63 @@ impl Prepared {
             start += section.len();
         }
         sections.iter().for_each(|section| words.extend_from_slice(section));
-        Self { words }
+        let checksum = checksum(&words);
+        words[CHECKSUM] = checksum as u32;
+        words[CHECKSUM + 1] = (checksum >> 32) as u32;
+        let sections = extents(&words).expect("they were just put one after the other");
+        Self { words: Words::Owned(words), sections }
+    }
+
+    /// A prepared base that was stored, of the base with this digest; `None` if it is damaged or
+    /// something else.
+    #[must_use]
+    pub fn from_words(stored: Words, digest: &[u8; 32]) -> Option<Self> {
+        let words = stored.get();
+        let is_whole = words.len() >= HEADER_WORDS
+            && words[0] == MAGIC
+            && words[1] >> 1 == FORMAT
+            && checksum(words) == u64::from(words[CHECKSUM]) | u64::from(words[CHECKSUM + 1]) << 32;
+        if !is_whole {
+            return None;
+        }
+        let sections = extents(words)?;
+        let prepared = Self { words: stored, sections };
+        (prepared.summary().digest == *digest).then_some(prepared)
+    }
+
+    /// Its words, to store them.
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        self.words.get()
     }
 
     /// What it says about its base.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let mut digest = [0; 32];
-        let words = &self.words[4..FIXED_WORDS];
+        let all = self.words.get();
+        let words = &all[FIXED_WORDS - DIGEST_WORDS..FIXED_WORDS];
         for (bytes, word) in digest.chunks_exact_mut(4).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         Summary {
             digest,
-            is_big_endian: self.words[1] & 1 != 0,
-            end_id: self.words[2],
-            end_string: self.words[3],
+            is_big_endian: all[1] & 1 != 0,
+            end_id: all[END_ID],
+            end_string: all[END_STRING],
         }
     }
 
     /// The id after that of the last type of the base: the first of a split image.
     #[must_use]
     pub fn end_id(&self) -> u32 {
-        self.words[2]
+        self.words.get()[END_ID]
     }
 
     /// Size of the strings of the base: offset of the first string of a split image.
     #[must_use]
     pub fn end_string(&self) -> u32 {
-        self.words[3]
+        self.words.get()[END_STRING]
     }
 
     /// The offset of a string of the base; `None` if it has no such string.
@@ -191,10 +243,27 @@ impl Prepared {
     }
 
     fn section(&self, section: Section) -> &[u32] {
-        let index = section.index();
-        let range: Range<usize> = self.words[index] as usize..self.words[index + 1] as usize;
-        &self.words[range]
+        &self.words.get()[self.sections[section as usize].clone()]
     }
+}
+
+/// Where the sections are, which must be in order and within the words.
+fn extents(words: &[u32]) -> Option<[Range<usize>; Section::COUNT]> {
+    let mut sections = [const { 0..0 }; Section::COUNT];
+    let mut end = HEADER_WORDS;
+    for (section, extent) in sections.iter_mut().zip(words[FIXED_WORDS..].chunks_exact(2)) {
+        *section = extent[0] as usize..extent[1] as usize;
+        if section.start != end || section.end < section.start || section.end > words.len() {
+            return None;
+        }
+        end = section.end;
+    }
+    Some(sections)
+}
+
+/// Of everything behind it.
+fn checksum(words: &[u32]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytemuck::cast_slice(&words[CHECKSUM + 2..]))
 }
 
 pub(super) fn string_hash(bytes: &[u8]) -> u64 {

@@ -11,28 +11,30 @@ use crate::base::{Prepared, prepare};
 use crate::btf::load::{self, Images, LoadError};
 use crate::store::{Session, base_key};
 
-/// A base that is read when it is first needed, by whichever thread needs it.
+/// A base that is prepared when it is first needed, by whichever thread needs it.
 #[derive(Debug)]
 pub(super) struct Base<'a> {
     path: &'a Path,
+    session: &'a Session<'a>,
+    /// Its key, if there is a cache.
     key: Option<Key>,
+    /// Its images, if they had to be read to know the key.
+    images: Option<Images>,
     prepared: OnceLock<Result<Arc<Prepared>, Error>>,
 }
 
 impl<'a> Base<'a> {
-    /// The base at `path`. It is read and prepared now, unless the cache knows the file.
-    pub(super) fn open(path: &'a Path, session: &Session<'_>) -> Result<Self> {
+    /// The base at `path`. It is read now, unless the cache knows the file.
+    pub(super) fn open(path: &'a Path, session: &'a Session<'a>) -> Result<Self> {
         let mut images = None;
         let key = session.base_key(path, || {
             let read = images.insert(load::images(path)?);
             Ok::<_, LoadError>(key_of(read))
         })?;
-        let base = Self { path, key, prepared: OnceLock::new() };
-        if images.is_some() || key.is_none() {
-            let images = images.map_or_else(|| load::images(path), Ok)?;
-            _ = base.prepared.set(Ok(prepare_images(path, &images)?));
+        if key.is_none() {
+            images = Some(load::images(path)?);
         }
-        Ok(base)
+        Ok(Self { path, session, key, images, prepared: OnceLock::new() })
     }
 
     /// Its key, if there is a cache.
@@ -42,23 +44,36 @@ impl<'a> Base<'a> {
 
     /// Its prepared form.
     pub(super) fn prepared(&self) -> Result<&Arc<Prepared>> {
-        let prepared = self.prepared.get_or_init(|| self.read());
+        let prepared = self.prepared.get_or_init(|| self.prepare().map(Arc::new));
         prepared.as_ref().map_err(|error| anyhow!("{error:#}"))
     }
 
-    fn read(&self) -> Result<Arc<Prepared>> {
-        let images = load::images(self.path)?;
-        let is_same = self.key.is_none_or(|key| key == key_of(&images));
-        ensure!(is_same, "`{}` has changed since the run began", self.path.display());
-        prepare_images(self.path, &images)
+    fn prepare(&self) -> Result<Prepared> {
+        let Some(key) = self.key else {
+            let images = self.images.as_ref().expect("they are read if there is no key");
+            return self.prepare_images(images, [0; 32]);
+        };
+        if let Some(prepared) = self.session.prepared_base(&key) {
+            return Ok(prepared);
+        }
+        let prepared = match &self.images {
+            Some(images) => self.prepare_images(images, key.0)?,
+            None => {
+                let images = load::images(self.path)?;
+                let is_same = key == key_of(&images);
+                ensure!(is_same, "`{}` has changed since the run began", self.path.display());
+                self.prepare_images(&images, key.0)?
+            }
+        };
+        self.session.keep_prepared_base(&key, &prepared);
+        Ok(prepared)
     }
-}
 
-fn prepare_images(path: &Path, images: &Images) -> Result<Arc<Prepared>> {
-    let base = load::base_of(path, images)?;
-    let prepared = prepare(&base, [0; 32]);
-    let prepared = prepared.with_context(|| format!("failed to build upon `{}`", path.display()))?;
-    Ok(Arc::new(prepared))
+    fn prepare_images(&self, images: &Images, digest: [u8; 32]) -> Result<Prepared> {
+        let base = load::base_of(self.path, images)?;
+        let prepared = prepare(&base, digest);
+        prepared.with_context(|| format!("failed to build upon `{}`", self.path.display()))
+    }
 }
 
 fn key_of(images: &Images) -> Key {

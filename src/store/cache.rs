@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use btfcache_schema::{
-    Fields, Key, KeyHasher, Kind, Purpose, ResultRecord, RunRecord, StatRecord, Tag,
+    Fields, HEADER_SIZE, Key, KeyHasher, Kind, Purpose, ResultRecord, RunRecord, StatRecord, Tag,
 };
 
 use super::gc::{self, Collected, Limits, Usage};
-use super::records::{Found, Records, size_on_disk};
+use super::keys::prepared_fields;
+use super::records::{Found, Records, remove, size_on_disk};
 use super::runs::RunLog;
 use super::size::SizeLog;
 use super::{Directory, Fingerprint, Problem};
+use crate::base::{Mapping, Prepared, Words};
 use crate::settings::Settings;
 
 /// An open cache.
@@ -112,6 +114,42 @@ impl Cache {
         let Fingerprint { device, inode, size, modified, changed } = *print;
         let record = StatRecord { device, inode, size, modified, changed, content };
         self.put(self.stats(), &stat_key(print, what), &record.encode())
+    }
+
+    /// The prepared form of the base of this key, mapped.
+    #[must_use]
+    pub fn prepared_base(&self, base: &Key) -> Lookup<Prepared> {
+        let (records, key) = (self.bases(), prepared_key(base));
+        let damaged = |what: &str| {
+            let path = records.path(&key);
+            remove(&path);
+            Lookup::Unusable(Problem::damaged(&path, what))
+        };
+        let file = match records.open(&key, !self.read_only) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Lookup::Unknown,
+            Err(problem) => {
+                remove(&records.path(&key));
+                return Lookup::Unusable(problem);
+            }
+        };
+        let Ok(mapping) = Mapping::of(&file) else {
+            return damaged("it cannot be mapped");
+        };
+        let prepared = Prepared::from_words(Words::Mapped(mapping, HEADER_SIZE), &base.0);
+        prepared.map_or_else(|| damaged("its checksum is wrong"), Lookup::Known)
+    }
+
+    /// Stores the prepared form of the base of this key.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn put_prepared_base(&self, base: &Key, prepared: &Prepared) -> Result<Stored, Problem> {
+        self.put(self.bases(), &prepared_key(base), bytemuck::cast_slice(prepared.words()))
+    }
+
+    const fn bases(&self) -> Records<'_> {
+        Records::new(&self.directory, Kind::Base, "bases")
     }
 
     /// Adds what a run counted.
@@ -236,6 +274,12 @@ pub struct Stored {
     pub is_stored: bool,
     /// What had to go for it.
     pub evicted: Usage,
+}
+
+fn prepared_key(base: &Key) -> Key {
+    let mut key = KeyHasher::new(Purpose::PreparedBase);
+    prepared_fields(base, &mut key);
+    key.finish()
 }
 
 fn stat_key(print: &Fingerprint, what: Purpose) -> Key {

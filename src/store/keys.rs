@@ -50,6 +50,13 @@ pub fn result_fields(
     }
 }
 
+/// The fields of a prepared base.
+pub fn prepared_fields(base: &Key, fields: &mut impl Fields) {
+    let source: Key = ENCODER_SOURCE.parse().expect("a hash in hexadecimal digits");
+    fields.key(Tag::EncoderSource, &source);
+    fields.key(Tag::Base, base);
+}
+
 /// Every option. The list is complete, or this does not compile.
 fn option_fields(options: &Options, fields: &mut impl Fields) {
     let Options { features, languages, exclude_unit_prefix, kabi_prefix, compat_pahole } = options;

@@ -67,6 +67,26 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// The open file of the value of `key`, whose payload of words, which has a checksum of its own,
+    /// follows the header; marks it as used if `mark`.
+    pub(super) fn open(&self, key: &Key, mark: bool) -> Result<Option<File>, Problem> {
+        let path = self.path(key);
+        let opened = open(&path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, mut file) = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Problem::io("read", &path, &error)),
+        };
+        if !metadata.is_file() {
+            return Err(Problem::damaged(&path, "it is not a file"));
+        }
+        self.header(&mut file, &path, key, metadata.len())?;
+        if mark {
+            mark_used(&file);
+        }
+        Ok(Some(file))
+    }
+
     /// Nothing is allocated before the header has been found sound and as long as the file says.
     fn read(&self, file: &mut File, path: &Path, key: &Key) -> Result<Vec<u8>, Problem> {
         let failed = |error: io::Error| Problem::io("read", path, &error);
@@ -74,17 +94,26 @@ impl<'a> Records<'a> {
         if !metadata.is_file() {
             return Err(Problem::damaged(path, "it is not a file"));
         }
+        let header = self.header(file, path, key, metadata.len())?;
+        let mut payload = Vec::with_capacity(usize::try_from(header.length()).unwrap_or(0));
+        file.take(header.length()).read_to_end(&mut payload).map_err(failed)?;
+        header.verify(&payload).map_err(|error| Problem::format(path, &error))?;
+        Ok(payload)
+    }
+
+    fn header(
+        &self,
+        file: &mut File,
+        path: &Path,
+        key: &Key,
+        size: u64,
+    ) -> Result<Header, Problem> {
         let mut header = [0; HEADER_SIZE];
         file.read_exact(&mut header).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => Problem::damaged(path, "it is cut off"),
-            _ => failed(error),
+            _ => Problem::io("read", path, &error),
         })?;
-        let format = |error| Problem::format(path, &error);
-        let header = Header::parse(header, self.kind, key, metadata.len()).map_err(format)?;
-        let mut payload = Vec::with_capacity(usize::try_from(header.length()).unwrap_or(0));
-        file.take(header.length()).read_to_end(&mut payload).map_err(failed)?;
-        header.verify(&payload).map_err(format)?;
-        Ok(payload)
+        Header::parse(header, self.kind, key, size).map_err(|error| Problem::format(path, &error))
     }
 
     /// Stores the value of `key`; gives the bytes that takes on disk.

@@ -13,6 +13,7 @@ use btfcache_schema::{Counter, Key, KeyHasher, Purpose, ResultRecord, RunRecord}
 use super::keys::result_fields;
 use super::runs::artifact_name;
 use super::{Cache, Fingerprint, Lookup, Problem, Reason, Stored};
+use crate::base::Prepared;
 use crate::elf::ElfFile;
 use crate::options::Options;
 use crate::settings::Settings;
@@ -78,6 +79,27 @@ impl<'a> Session<'a> {
             self.add(problem);
         }
         Ok(Some(key))
+    }
+
+    /// The prepared form of the base of this key, if it is stored.
+    #[must_use]
+    pub fn prepared_base(&self, base: &Key) -> Option<Prepared> {
+        match self.cache.as_ref()?.prepared_base(base) {
+            Lookup::Known(prepared) => Some(prepared),
+            Lookup::Unknown => None,
+            Lookup::Unusable(problem) => {
+                self.add(problem);
+                None
+            }
+        }
+    }
+
+    /// Stores the prepared form of the base of this key.
+    pub fn keep_prepared_base(&self, base: &Key, prepared: &Prepared) {
+        let stored = self.writable().map(|cache| cache.put_prepared_base(base, prepared));
+        if let Some(Err(problem)) = stored {
+            self.add(problem);
+        }
     }
 
     /// Starts with an input.
