@@ -39,6 +39,7 @@ impl Directory {
         let parent_metadata =
             parent_metadata.map_err(|error| Problem::io("open", parent, &error))?;
         check_owner(parent, &parent_metadata)?;
+        check_parent(parent, &parent_metadata)?;
         Ok(Some(Self { root }))
     }
 
@@ -106,6 +107,17 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Who may write to the folder above could put another one in the place of ours; not if it is sticky.
+fn check_parent(path: &Path, metadata: &Metadata) -> Result<(), Problem> {
+    let (is_open, is_sticky) = (metadata.mode() & 0o002 != 0, metadata.mode() & 0o1000 != 0);
+    if is_open && !is_sticky {
+        let name = path.display();
+        let message = format!("everybody may write to `{name}`: run `chmod o-w {name}`");
+        return Err(Problem::new(Reason::Owner, message));
+    }
+    Ok(())
+}
+
 fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Problem> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() == user {
@@ -136,6 +148,11 @@ mod tests {
         let problem = Directory::open(&path, false).unwrap_err();
         assert_eq!(problem.reason, Reason::Owner);
         assert!(problem.message.contains("chmod 700"), "{}", problem.message);
+        fs::set_permissions(directory.root(), Permissions::from_mode(0o700)).unwrap();
+        for (mode, is_usable) in [(0o777, false), (0o1777, true), (0o775, true)] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Directory::open(&path, false).is_ok(), is_usable, "{mode:o}");
+        }
     }
 
     #[test]
