@@ -212,7 +212,9 @@ fn read_start(file: &mut File, start: &mut [u8]) -> io::Result<usize> {
 /// The whole file, of which `start` was read before. Its size is not trusted: files of the kernel
 /// may say anything.
 fn read_raw(file: File, start: &[u8]) -> Result<Vec<u8>, Problem> {
-    let mut bytes = start.to_vec();
+    let size = file.metadata()?.len().min(MAX_SIZE) as usize;
+    let mut bytes = Vec::with_capacity(size + 1);
+    bytes.extend_from_slice(start);
     file.take(MAX_SIZE).read_to_end(&mut bytes)?;
     let size = bytes.len() as u64;
     if size > MAX_SIZE { Err(Problem::TooLarge(size)) } else { Ok(bytes) }

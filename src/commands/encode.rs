@@ -95,7 +95,7 @@ fn encode_all(
             let state = || progress::last_phase(&timing);
             progress::during(!output.is_quiet(), &state, || {
                 let input_size = fs_err::metadata(input).map_or(0, |metadata| metadata.len());
-                job.encode(input, &request.jobs.pool(input_size)?, &timing)
+                job.encode(input, &request.jobs.pool_here(input_size)?, &timing)
             })
         }
         _ => batch::run(&job, inputs),

@@ -33,12 +33,15 @@ impl Jobs {
 
     /// The pool for an input of `input_size` bytes.
     pub(super) fn pool(self, input_size: u64) -> Result<ThreadPool> {
-        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-        ThreadPoolBuilder::new()
-            .num_threads(self.threads(cores, input_size))
-            .thread_name(|index| format!("worker-{index}"))
-            .build()
-            .context("failed to start the worker threads")
+        build(self.threads(cores(), input_size), false)
+    }
+
+    /// The same for the only input of a run: if one thread is enough, it is the calling one, which
+    /// must not belong to a pool already. Most runs in a kernel build are so short that starting a
+    /// thread would be felt.
+    pub(super) fn pool_here(self, input_size: u64) -> Result<ThreadPool> {
+        let threads = self.threads(cores(), input_size);
+        build(threads, threads == 1)
     }
 
     fn threads(self, cores: usize, input_size: u64) -> usize {
@@ -50,6 +53,20 @@ impl Jobs {
             }
         }
     }
+}
+
+fn cores() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+fn build(threads: usize, is_here: bool) -> Result<ThreadPool> {
+    let mut builder = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("worker-{index}"));
+    if is_here {
+        builder = builder.use_current_thread();
+    }
+    builder.build().context("failed to start the worker threads")
 }
 
 #[cfg(test)]

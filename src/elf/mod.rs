@@ -247,6 +247,30 @@ fn read_headers(file: &std::fs::File, size: u64) -> Result<(Target, Vec<Section>
     }
 }
 
+/// Longest table of section names that is read: more than 65 536 long ones need.
+const MAX_SECTION_NAMES: u64 = 16 << 20;
+
+/// The names of all sections, read at once: one by one they would cost two system calls each. Empty
+/// if there are none.
+fn section_names<'data, Elf, R>(
+    header: &Elf,
+    endian: Endianness,
+    data: R,
+) -> Result<&'data [u8], ElfError>
+where
+    Elf: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let index = header.shstrndx(endian, data)? as usize;
+    let headers = header.section_headers(endian, data)?;
+    let Some(section) = headers.get(index).filter(|_| index != 0) else {
+        return Ok(b"");
+    };
+    let (offset, size): (u64, u64) =
+        (section.sh_offset(endian).into(), section.sh_size(endian).into());
+    Ok(data.read_bytes_at(offset, size.min(MAX_SECTION_NAMES)).unwrap_or(b""))
+}
+
 fn read_class<'data, Elf, R>(data: R, size: u64) -> Result<(Target, Vec<Section>), ElfError>
 where
     Elf: FileHeader<Endian = Endianness>,
@@ -261,9 +285,11 @@ where
         kind: header.e_type(endian),
     };
     let table = header.sections(endian, data)?;
+    let names = section_names(header, endian, data)?;
     let mut sections = Vec::new();
     for section in table.iter() {
-        let name = table.section_name(endian, section).unwrap_or(b"");
+        let name = names.get(section.sh_name(endian) as usize..).unwrap_or(b"");
+        let name = &name[..memchr::memchr(0, name).unwrap_or(0)];
         sections.push(Section {
             name: name.to_vec(),
             kind: section.sh_type(endian),
