@@ -261,9 +261,12 @@ where
     Elf: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
 {
-    let index = header.shstrndx(endian, data)? as usize;
     let headers = header.section_headers(endian, data)?;
-    let Some(section) = headers.get(index).filter(|_| index != 0) else {
+    if headers.is_empty() {
+        return Ok(b"");
+    }
+    let index = header.shstrndx(endian, data)? as usize;
+    let Some(section) = headers.get(index) else {
         return Ok(b"");
     };
     let (offset, size): (u64, u64) =
