@@ -23,5 +23,6 @@ pub mod relocate;
 pub mod select;
 pub mod settings;
 pub mod store;
+pub mod string_index;
 pub mod timing;
 pub mod write_file;

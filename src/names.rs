@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::base::Prepared;
+use crate::base::{Prepared, StringSlot};
+use crate::string_index::StringIndex;
 
 /// A name; [`NameId::NONE`] is the empty one. Always below 2^29, which class references rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -52,6 +53,8 @@ pub struct Names {
     direct: Option<Direct>,
     /// Set when offsets in its strings are identities.
     base: Option<Arc<Prepared>>,
+    /// Set when strings are looked up all at once.
+    index: Option<StringIndex>,
     /// `--kabi_prefix`: a name that begins with it becomes it (spec/encoding 2.0.2).
     prefix: Option<Vec<u8>>,
     shards: Vec<Mutex<HashTable<(u64, u32)>>>,
@@ -84,6 +87,7 @@ impl Names {
             strings,
             direct: None,
             base: None,
+            index: None,
             prefix: prefix.map(<[u8]>::to_vec),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             interned: boxcar::Vec::new(),
@@ -102,6 +106,16 @@ impl Names {
         let is_small = |base: &&Arc<Prepared>| base.end_string() < SHORT;
         if self.direct.is_none() {
             self.base = base.filter(is_small).cloned();
+        }
+        self
+    }
+
+    /// The same, with all strings of `.debug_str` looked up now: worth it where each unit has its own.
+    #[must_use]
+    pub fn indexed(mut self) -> Self {
+        if self.direct.is_none() {
+            self.index =
+                StringIndex::new(&self.strings, |starts, ids| self.look_up_all(starts, ids));
         }
         self
     }
@@ -130,7 +144,10 @@ impl Names {
                 if offset == direct.empty { NameId::NONE } else { NameId(offset + 1) }
             }
             Some(_) => NameId::NONE,
-            None => cache.get(offset, || self.look_up_offset(offset)),
+            None => match self.index.as_ref().and_then(|index| index.get(offset)) {
+                Some(name) => name,
+                None => cache.get(offset, || self.look_up_offset(offset)),
+            },
         }
     }
 
@@ -223,13 +240,42 @@ impl Names {
             return NameId::NONE;
         };
         let bytes = until_nul(rest);
+        let look_up = || self.look_up(bytes, u32::try_from(offset).ok());
+        self.without_look_up(bytes).unwrap_or_else(look_up)
+    }
+
+    /// The id of a name that need not be looked up.
+    fn without_look_up(&self, bytes: &[u8]) -> Option<NameId> {
         if let Some(prefix) = self.prefixed(bytes) {
-            return prefix;
+            return Some(prefix);
         }
-        match pack(bytes) {
-            Some(0) => NameId::NONE,
-            Some(packed) => NameId(SHORT + packed),
-            None => self.look_up(bytes, u32::try_from(offset).ok()),
+        match pack(bytes)? {
+            0 => Some(NameId::NONE),
+            packed => Some(NameId(SHORT + packed)),
+        }
+    }
+
+    /// The ids of the strings at `starts`, several at a time: the processor then waits for the slots
+    /// of all of them at once.
+    fn look_up_all(&self, starts: &[u32], ids: &mut Vec<NameId>) {
+        const GROUP: usize = 16;
+        let Some(base) = &self.base else {
+            ids.extend(starts.iter().map(|&start| self.look_up_offset(start.into())));
+            return;
+        };
+        for group in starts.chunks(GROUP) {
+            let mut strings = [&b""[..]; GROUP];
+            let mut slots = [StringSlot::default(); GROUP];
+            for (place, &start) in group.iter().enumerate() {
+                strings[place] = until_nul(&self.strings[start as usize..]);
+                slots[place] = base.string_slot(strings[place]);
+            }
+            for (place, &start) in group.iter().enumerate() {
+                let bytes = strings[place];
+                let in_base = || base.string_in(slots[place], bytes).map(NameId);
+                let name = self.without_look_up(bytes).or_else(in_base);
+                ids.push(name.unwrap_or_else(|| self.intern(bytes, Some(start))));
+            }
         }
     }
 
@@ -287,26 +333,28 @@ impl Names {
 /// Remembers the ids of recently used offsets, one per worker. Useless and empty in direct use.
 #[derive(Debug, Default)]
 pub struct NameCache {
-    slots: Vec<(u64, NameId)>,
+    /// (offset, id) by a hash of the offset.
+    slots: Vec<(u32, NameId)>,
 }
 
 impl NameCache {
-    const SLOTS: usize = 1 << 14;
+    /// A unit has some ten thousand names; this still stays near the processor.
+    const SLOT_BITS: u32 = 15;
 
+    #[inline]
     fn get(&mut self, offset: u64, look_up: impl FnOnce() -> NameId) -> NameId {
+        let Ok(short) = u32::try_from(offset) else {
+            return look_up();
+        };
         if self.slots.is_empty() {
-            self.fill();
+            self.slots.resize(1 << Self::SLOT_BITS, (u32::MAX, NameId::NONE));
         }
-        let slot = &mut self.slots[offset as usize % Self::SLOTS];
-        if slot.0 != offset {
-            *slot = (offset, look_up());
+        let slot = short.wrapping_mul(0x9e37_79b1) >> (u32::BITS - Self::SLOT_BITS);
+        let slot = &mut self.slots[slot as usize];
+        if slot.0 != short || short == u32::MAX {
+            *slot = (short, look_up());
         }
         slot.1
-    }
-
-    #[cold]
-    fn fill(&mut self) {
-        self.slots.resize(Self::SLOTS, (u64::MAX, NameId::NONE));
     }
 
     /// Forgets everything: the next offsets belong to another file.

@@ -4,7 +4,8 @@ use hashbrown::HashMap;
 use thiserror::Error;
 
 use super::prepared::{
-    Prepared, Section, Summary, TableBuilder, key_table, record_hash, string_hash,
+    KeyTableBuilder, Prepared, STRING_BITS, Section, Summary, TYPE_BITS, TableBuilder, record_hash,
+    string_hash,
 };
 use crate::btf::kind::{for_each_name, for_each_ref, map_names, map_refs};
 use crate::btf::read::Btf;
@@ -35,15 +36,15 @@ pub enum PrepareError {
     },
 }
 
-/// Ids and string offsets fit into references (see [`Ref`]).
-const MAX_TYPES: u32 = 1 << 28;
-const MAX_STRINGS: u32 = 1 << 29;
+/// What fits into the tables.
+const MAX_TYPES: u32 = (1 << TYPE_BITS) - 1;
+const MAX_STRINGS: u32 = 1 << STRING_BITS;
 
 /// Prepares `base`, whose image has this digest.
 ///
 /// # Errors
 /// When nothing can be built upon it.
-pub fn prepare(base: &Btf<'_>, digest: [u8; 32]) -> Result<Prepared, PrepareError> {
+pub fn prepare(base: Btf<'_>, digest: [u8; 32]) -> Result<Prepared, PrepareError> {
     if base.base().is_some() {
         return Err(PrepareError::Split);
     }
@@ -51,42 +52,42 @@ pub fn prepare(base: &Btf<'_>, digest: [u8; 32]) -> Result<Prepared, PrepareErro
         return Err(PrepareError::Kind { id, kind });
     }
     let (types, strings) = (base.type_count(), base.end_string());
-    if types >= MAX_TYPES || strings >= MAX_STRINGS {
+    if types > MAX_TYPES || strings > MAX_STRINGS {
         return Err(PrepareError::TooLarge { types, strings });
     }
-    let (string_table, records) = named_records(base);
-    let names = Names::of(&records);
-    let users = if names.is_plain() { Users::default() } else { Users::of(&records) };
-    let completions = names.completions(&users);
-    let others = names.others(&completions);
-    let irregular = irregular(&names, &others, &users);
-    let tainted = users.reaching([&others[..], &irregular].concat(), |_| true);
-    let tainted_records = Records {
-        words: tainted.iter().flat_map(|&id| records.get(id)).copied().collect(),
-        starts: starts_of(tainted.iter().map(|&id| records.get(id).len())),
-    };
-    let (normal, type_table, canonical) = normalize(records, &names, &irregular);
     let summary = Summary {
         digest,
         is_big_endian: base.is_big_endian(),
         end_id: base.end_id(),
         end_string: strings,
     };
+    let (words, starts, strings) = base.into_parts();
+    let mut records = Records { words, starts };
+    let string_table = unite_names(&mut records, &Strings(&strings));
+    let mut names = Names::of(&records);
+    let users = if names.shared.is_empty() { Users::default() } else { Users::of(&records) };
+    let others = names.complete(&users);
+    let irregular = irregular(&names, &others, &users);
+    let tainted = users.reaching([&others[..], &irregular].concat(), |_| true);
+    let tainted_records = Records {
+        words: tainted.iter().flat_map(|&id| records.get(id)).copied().collect(),
+        starts: starts_of(tainted.iter().map(|&id| records.get(id).len())),
+    };
+    let (type_table, canonical) = normalize(&mut records, &names, &irregular);
     // In the order of `Section`.
     let sections = [
-        normal.starts,
-        normal.words,
-        packed(base.strings()),
+        records.starts,
+        records.words,
         string_table,
         type_table,
-        key_table(&completions.0),
+        names.table.into_words(),
         canonical,
         tainted,
         tainted_records.starts,
         tainted_records.words,
     ];
-    const { assert!(Section::TaintedRecords as usize == 9) }
-    Ok(Prepared::new(&summary, &sections))
+    const { assert!(Section::TaintedRecords as usize == 8) }
+    Ok(Prepared::new(summary, strings, sections))
 }
 
 /// Records by id, from 1.
@@ -110,8 +111,12 @@ impl Records {
         self.starts.len() - 1
     }
 
+    fn ids(&self) -> std::ops::RangeInclusive<u32> {
+        1..=self.len() as u32
+    }
+
     /// Adds the record of `id` to a table; returns the type there that has the same.
-    fn add_to(&self, table: &mut TableBuilder, id: u32) -> u32 {
+    fn add_to(&self, table: &mut TableBuilder<TYPE_BITS>, id: u32) -> u32 {
         let record = self.get(id);
         table.find_or_add(record_hash(record), id, |other| self.get(other) == record)
     }
@@ -131,56 +136,51 @@ fn starts_of(lengths: impl Iterator<Item = usize>) -> Vec<u32> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// The table of strings, and all records with one offset for each name: strings may occur twice,
-/// or begin within another (rule S3).
-fn named_records(base: &Btf<'_>) -> (Vec<u32>, Records) {
-    let strings = Strings(base.strings());
-    let mut is_first = vec![false; strings.0.len()];
+/// Makes the table of strings, and gives each name one offset in all records: strings may occur
+/// twice, or begin within another (rule S3).
+fn unite_names(records: &mut Records, strings: &Strings<'_>) -> Vec<u32> {
     let mut within: Vec<u32> = Vec::new();
-    let starts: Vec<u32> = strings.starts().collect();
-    starts.iter().for_each(|&start| is_first[start as usize] = true);
-    for (_, record) in base.records() {
+    for (_, record) in records.iter() {
         for_each_name(record, |name| {
-            if !is_first[name as usize] {
+            if !strings.is_start(name) {
                 within.push(name);
             }
         });
     }
     within.sort_unstable();
     within.dedup();
-    let mut table = TableBuilder::with_capacity(starts.len() + within.len());
+    let mut table = TableBuilder::with_capacity(strings.count() + within.len());
     let mut replaced: HashMap<u32, u32> = HashMap::new();
-    for start in starts.into_iter().chain(within) {
+    for start in strings.starts().chain(within) {
         let first = strings.add(&mut table, start);
         if first != start {
-            is_first[start as usize] = false;
             replaced.insert(start, first);
         }
     }
-    let size = base.records().map(|(_, record)| record.len()).sum();
-    let mut words = Vec::with_capacity(size);
-    for (_, record) in base.records() {
-        let start = words.len();
-        words.extend_from_slice(record);
-        map_names(&mut words[start..], |name| {
-            if is_first[name as usize] {
-                return name;
-            }
-            replaced.get(&name).copied().unwrap_or(name)
-        });
+    if !replaced.is_empty() {
+        for id in records.ids() {
+            map_names(records.get_mut(id), |name| replaced.get(&name).copied().unwrap_or(name));
+        }
     }
-    let starts = starts_of(base.records().map(|(_, record)| record.len()));
-    (table.into_words(), Records { words, starts })
+    table.into_words()
 }
 
 struct Strings<'a>(&'a [u8]);
 
 impl<'a> Strings<'a> {
+    fn count(&self) -> usize {
+        memchr::memchr_iter(0, self.0).count()
+    }
+
     /// Where strings begin.
     fn starts(&self) -> impl Iterator<Item = u32> {
         let ends = memchr::memchr_iter(0, self.0).map(|end| end as u32 + 1);
         let size = self.0.len() as u32;
         std::iter::once(0).chain(ends).filter(move |&start| start < size)
+    }
+
+    fn is_start(&self, name: u32) -> bool {
+        name == 0 || self.0[name as usize - 1] == 0
     }
 
     fn at(&self, start: u32) -> &'a [u8] {
@@ -189,30 +189,26 @@ impl<'a> Strings<'a> {
     }
 
     /// Adds the string that begins at `start`; returns where the first that is equal does.
-    fn add(&self, table: &mut TableBuilder, start: u32) -> u32 {
+    fn add(&self, table: &mut TableBuilder<STRING_BITS>, start: u32) -> u32 {
         let wanted = self.at(start);
         if wanted.is_empty() {
             return 0;
         }
-        let is_wanted = |slot: u32| self.at(slot - 1) == wanted;
-        table.find_or_add(string_hash(wanted), start + 1, is_wanted) - 1
+        table.find_or_add(string_hash(wanted), start, |other| self.at(other) == wanted)
     }
-}
-
-fn packed(bytes: &[u8]) -> Vec<u32> {
-    let mut words = vec![0; bytes.len().div_ceil(4)];
-    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
-    words
 }
 
 /// What is known under each name.
 struct Names {
     /// By id, from 1: the reference by kind and name to it, or 0.
     keys: Vec<u32>,
-    /// By such a reference: definitions and declarations, by id.
-    known: HashMap<u32, Known>,
+    /// What each name stands for.
+    table: KeyTableBuilder,
+    /// Names that several types have, by such a reference.
+    shared: HashMap<u32, Known>,
 }
 
+/// The types of one name.
 #[derive(Default)]
 struct Known {
     definitions: Vec<u32>,
@@ -220,29 +216,39 @@ struct Known {
 }
 
 impl Known {
-    /// Whether all that is known is one type.
-    fn is_plain(&self) -> bool {
-        self.definitions.len() + self.forwards.len() == 1
+    fn add(&mut self, id: u32, records: &Records) {
+        let is_definition = is_definition(records.get(id));
+        if is_definition { &mut self.definitions } else { &mut self.forwards }.push(id);
+    }
+
+    /// What the name stands for: a definition if there is one, the one that is used most.
+    fn completion(&self, users: &Users) -> u32 {
+        let candidates =
+            if self.definitions.is_empty() { &self.forwards } else { &self.definitions };
+        let order = |id: &&u32| (std::cmp::Reverse(users.weight(**id)), **id);
+        *candidates.iter().min_by_key(order).expect("a shared name has types")
     }
 }
 
 impl Names {
     fn of(records: &Records) -> Self {
-        let mut keys = Vec::with_capacity(records.len());
-        let mut known: HashMap<u32, Known> = HashMap::with_capacity(records.len() / 4);
-        for (id, record) in records.iter() {
-            let Some(key) = key_of(record) else {
-                keys.push(0);
-                continue;
-            };
-            let key = Ref::from(key).0;
-            keys.push(key);
-            let known = known.entry(key).or_default();
-            let list =
-                if is_definition(record) { &mut known.definitions } else { &mut known.forwards };
-            list.push(id);
+        let key = |(_, record)| key_of(record).map_or(0, |key| Ref::from(key).0);
+        let keys: Vec<u32> = records.iter().map(key).collect();
+        let count = keys.iter().filter(|&&key| key != 0).count();
+        let mut table = KeyTableBuilder::with_capacity(count);
+        let mut shared: HashMap<u32, Known> = HashMap::new();
+        for (id, &key) in (1..).zip(&keys).filter(|(_, key)| **key != 0) {
+            let first = *table.entry(key, id);
+            if first != id {
+                let known = shared.entry(key).or_insert_with(|| {
+                    let mut known = Known::default();
+                    known.add(first, records);
+                    known
+                });
+                known.add(id, records);
+            }
         }
-        Self { keys, known }
+        Self { keys, table, shared }
     }
 
     /// The reference by kind and name to a type, or 0.
@@ -250,29 +256,15 @@ impl Names {
         id.checked_sub(1).map_or(0, |index| self.keys[index as usize])
     }
 
-    fn is_plain(&self) -> bool {
-        self.known.values().all(Known::is_plain)
-    }
-
-    /// What each name stands for, ordered by name.
-    fn completions(&self, users: &Users) -> Completions {
-        let best = |(&key, known): (&u32, &Known)| {
-            let candidates =
-                if known.definitions.is_empty() { &known.forwards } else { &known.definitions };
-            let order = |id: &&u32| (std::cmp::Reverse(users.weight(**id)), **id);
-            let best = *candidates.iter().min_by_key(order).expect("a name has something");
-            (key, best)
-        };
-        let mut completions: Vec<(u32, u32)> = self.known.iter().map(best).collect();
-        completions.sort_unstable();
-        Completions(completions)
-    }
-
-    /// All types that share a name with another and are not what it stands for.
-    fn others(&self, completions: &Completions) -> Vec<u32> {
+    /// Decides what each shared name stands for; gives the types that share it and are not that, by
+    /// id.
+    fn complete(&mut self, users: &Users) -> Vec<u32> {
         let mut others = Vec::new();
-        for &(key, best) in &completions.0 {
-            let known = &self.known[&key];
+        let mut shared: Vec<(&u32, &Known)> = self.shared.iter().collect();
+        shared.sort_unstable_by_key(|entry| entry.0);
+        for (&key, known) in shared {
+            let best = known.completion(users);
+            *self.table.entry(key, best) = best;
             let all = known.definitions.iter().chain(&known.forwards);
             others.extend(all.filter(|&&id| id != best));
         }
@@ -280,9 +272,6 @@ impl Names {
         others
     }
 }
-
-/// (name as reference, id of what it stands for), by name.
-struct Completions(Vec<(u32, u32)>);
 
 /// Who refers to each type: empty if nobody asks.
 #[derive(Default)]
@@ -350,23 +339,21 @@ fn irregular(names: &Names, others: &[u32], users: &Users) -> Vec<u32> {
     users.reaching(roots, |id| names.key(id) == 0)
 }
 
-/// All records in normal form, the table of them, and for each irregular type, by id, the one in
-/// the table.
-fn normalize(
-    mut records: Records,
-    names: &Names,
-    irregular: &[u32],
-) -> (Records, Vec<u32>, Vec<u32>) {
-    let order = in_order_of_reference(&records, names, irregular);
+/// Brings all records into normal form; gives the table of them, and for each irregular type, by id,
+/// the one in the table.
+fn normalize(records: &mut Records, names: &Names, irregular: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let order = in_order_of_reference(records, names, irregular);
     let mut canonical: HashMap<u32, u32> = irregular.iter().map(|&id| (id, id)).collect();
     let mut table = TableBuilder::with_capacity(records.len());
-    let regular = (1..=records.len() as u32).filter(|id| !canonical.contains_key(id));
-    for id in regular.collect::<Vec<_>>() {
-        map_refs(records.get_mut(id), |target| match names.key(target) {
-            0 => target,
-            key => key,
-        });
-        records.add_to(&mut table, id);
+    let mut is_irregular = irregular.iter().copied().peekable();
+    for id in records.ids() {
+        if is_irregular.next_if_eq(&id).is_none() {
+            map_refs(records.get_mut(id), |target| match names.key(target) {
+                0 => target,
+                key => key,
+            });
+            records.add_to(&mut table, id);
+        }
     }
     for id in order {
         map_refs(records.get_mut(id), |target| match names.key(target) {
@@ -376,7 +363,7 @@ fn normalize(
         canonical.insert(id, records.add_to(&mut table, id));
     }
     let pairs = irregular.iter().flat_map(|&id| [id, canonical[&id]]).collect();
-    (records, table.into_words(), pairs)
+    (table.into_words(), pairs)
 }
 
 /// The irregular types, each after those that it refers to other than by name.

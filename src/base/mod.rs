@@ -15,4 +15,4 @@ mod prepared;
 pub use build::{PrepareError, prepare};
 pub use mapping::Mapping;
 pub use matching::Matching;
-pub use prepared::{Prepared, Words};
+pub use prepared::{Prepared, Stored, StringSlot, Summary};

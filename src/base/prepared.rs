@@ -8,7 +8,7 @@ use crate::pool;
 /// First word of the table; another byte order reads it differently.
 const MAGIC: u32 = u32::from_ne_bytes(*b"BCpb");
 /// Changes with everything that is stored, hash functions included.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Where the checksum of everything after it is.
 const CHECKSUM: usize = 2;
 /// Words before the extents of the sections.
@@ -16,10 +16,15 @@ const FIXED_WORDS: usize = 6 + DIGEST_WORDS;
 const DIGEST_WORDS: usize = 8;
 const END_ID: usize = 4;
 const END_STRING: usize = 5;
-const HEADER_WORDS: usize = FIXED_WORDS + 2 * Section::COUNT;
+const HEADER_WORDS: usize = FIXED_WORDS + 2 * (Section::COUNT + 1);
 /// Seed of the hash of records: stored tables need a fixed one. Whoever makes a base collide slows
 /// down his own build.
 const SEED: u64 = 0x6274_6663_6163_6865;
+
+/// Bits of a string offset: those that the kernel reads.
+pub(super) const STRING_BITS: u32 = 24;
+/// Bits of a type id: those that the kernel reads.
+pub(super) const TYPE_BITS: u32 = 20;
 
 /// The parts of a prepared base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +33,9 @@ pub(super) enum Section {
     Starts,
     /// The records in normal form, by id.
     Records,
-    /// The strings of the base, as bytes.
-    Strings,
-    /// Slots of (offset + 1, tag) by hash of the string.
+    /// [`Table`] of offsets by hash of the string.
     StringTable,
-    /// Slots of (id, tag) by hash of the record.
+    /// [`Table`] of ids by hash of the record.
     TypeTable,
     /// Slots of (reference by kind and name, id): what the base knows under that name.
     KeyTable,
@@ -48,36 +51,53 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const COUNT: usize = 10;
+    const COUNT: usize = 9;
 }
 
 /// What can be looked up of a base.
 #[derive(Debug)]
 pub struct Prepared {
-    words: Words,
-    /// Where each section is.
-    sections: [Range<usize>; Section::COUNT],
+    summary: Summary,
+    data: Data,
 }
 
-/// Where the words are: made here, or in a file that is mapped.
+/// Where everything is: made here, or in a file that is mapped.
 #[derive(Debug)]
-pub enum Words {
+enum Data {
+    Owned { sections: [Vec<u32>; Section::COUNT], strings: Vec<u8> },
+    Stored(Stored, Extents),
+}
+
+/// Where the sections are in the words that are stored, and behind them the strings.
+type Extents = [Range<usize>; Section::COUNT + 1];
+
+/// A stored prepared base.
+#[derive(Debug)]
+pub enum Stored {
     /// In memory.
-    Owned(Vec<u32>),
+    Words(Vec<u32>),
     /// In a file, from this byte on.
     Mapped(Mapping, usize),
 }
 
-impl Words {
-    fn get(&self) -> &[u32] {
+impl Stored {
+    fn words(&self) -> &[u32] {
         match self {
-            Self::Owned(words) => words,
+            Self::Words(words) => words,
             Self::Mapped(mapping, start) => {
                 let bytes = mapping.bytes().get(*start..).unwrap_or(&[]);
                 bytemuck::try_cast_slice(bytes).unwrap_or(&[])
             }
         }
     }
+}
+
+/// Where a string would be in the table of strings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StringSlot {
+    hash: u64,
+    /// What is there.
+    word: u32,
 }
 
 /// What a prepared base says about its base.
@@ -94,31 +114,19 @@ pub struct Summary {
 }
 
 impl Prepared {
-    pub(super) fn new(summary: &Summary, sections: &[Vec<u32>; Section::COUNT]) -> Self {
-        let size = sections.iter().map(Vec::len).sum::<usize>();
-        let mut words = Vec::with_capacity(HEADER_WORDS + size);
-        let order = u32::from(summary.is_big_endian);
-        words.extend([MAGIC, FORMAT << 1 | order, 0, 0, summary.end_id, summary.end_string]);
-        let digest = summary.digest.chunks_exact(4);
-        words.extend(digest.map(|bytes| u32::from_le_bytes(bytes.try_into().expect("of four"))));
-        let mut start = HEADER_WORDS;
-        for section in sections {
-            words.extend([start as u32, (start + section.len()) as u32]);
-            start += section.len();
-        }
-        sections.iter().for_each(|section| words.extend_from_slice(section));
-        let checksum = checksum(&words);
-        words[CHECKSUM] = checksum as u32;
-        words[CHECKSUM + 1] = (checksum >> 32) as u32;
-        let sections = extents(&words).expect("they were just put one after the other");
-        Self { words: Words::Owned(words), sections }
+    pub(super) const fn new(
+        summary: Summary,
+        strings: Vec<u8>,
+        sections: [Vec<u32>; Section::COUNT],
+    ) -> Self {
+        Self { summary, data: Data::Owned { sections, strings } }
     }
 
     /// A prepared base that was stored, of the base with this digest; `None` if it is damaged or
     /// something else.
     #[must_use]
-    pub fn from_words(stored: Words, digest: &[u8; 32]) -> Option<Self> {
-        let words = stored.get();
+    pub fn from_stored(stored: Stored, digest: &[u8; 32]) -> Option<Self> {
+        let words = stored.words();
         let is_whole = words.len() >= HEADER_WORDS
             && words[0] == MAGIC
             && words[1] >> 1 == FORMAT
@@ -126,44 +134,57 @@ impl Prepared {
         if !is_whole {
             return None;
         }
-        let sections = extents(words)?;
-        let prepared = Self { words: stored, sections };
-        (prepared.summary().digest == *digest).then_some(prepared)
+        let summary = summary_of(words);
+        let extents = extents(words)?;
+        let has_strings = extents[Section::COUNT].len() * 4 >= summary.end_string as usize;
+        let is_wanted = summary.digest == *digest && has_strings;
+        is_wanted.then_some(Self { summary, data: Data::Stored(stored, extents) })
     }
 
-    /// Its words, to store them.
+    /// The words to store.
     #[must_use]
-    pub fn words(&self) -> &[u32] {
-        self.words.get()
+    pub fn to_words(&self) -> Vec<u32> {
+        let (sections, strings) = match &self.data {
+            Data::Owned { sections, strings } => (sections, strings),
+            Data::Stored(stored, _) => return stored.words().to_vec(),
+        };
+        let size = sections.iter().map(Vec::len).sum::<usize>() + strings.len().div_ceil(4);
+        let mut words = Vec::with_capacity(HEADER_WORDS + size);
+        let Summary { digest, is_big_endian, end_id, end_string } = &self.summary;
+        words.extend([MAGIC, FORMAT << 1 | u32::from(*is_big_endian), 0, 0, *end_id, *end_string]);
+        let digest = digest.chunks_exact(4);
+        words.extend(digest.map(|bytes| u32::from_le_bytes(bytes.try_into().expect("of four"))));
+        let mut start = HEADER_WORDS;
+        for section in sections {
+            words.extend([start as u32, (start + section.len()) as u32]);
+            start += section.len();
+        }
+        words.extend([start as u32, (start + strings.len().div_ceil(4)) as u32]);
+        sections.iter().for_each(|section| words.extend_from_slice(section));
+        words.resize(HEADER_WORDS + size, 0);
+        bytemuck::cast_slice_mut(&mut words[start..])[..strings.len()].copy_from_slice(strings);
+        let checksum = checksum(&words);
+        words[CHECKSUM] = checksum as u32;
+        words[CHECKSUM + 1] = (checksum >> 32) as u32;
+        words
     }
 
     /// What it says about its base.
     #[must_use]
-    pub fn summary(&self) -> Summary {
-        let mut digest = [0; 32];
-        let all = self.words.get();
-        let words = &all[FIXED_WORDS - DIGEST_WORDS..FIXED_WORDS];
-        for (bytes, word) in digest.chunks_exact_mut(4).zip(words) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        Summary {
-            digest,
-            is_big_endian: all[1] & 1 != 0,
-            end_id: all[END_ID],
-            end_string: all[END_STRING],
-        }
+    pub const fn summary(&self) -> &Summary {
+        &self.summary
     }
 
     /// The id after that of the last type of the base: the first of a split image.
     #[must_use]
-    pub fn end_id(&self) -> u32 {
-        self.words.get()[END_ID]
+    pub const fn end_id(&self) -> u32 {
+        self.summary.end_id
     }
 
     /// Size of the strings of the base: offset of the first string of a split image.
     #[must_use]
-    pub fn end_string(&self) -> u32 {
-        self.words.get()[END_STRING]
+    pub const fn end_string(&self) -> u32 {
+        self.summary.end_string
     }
 
     /// The offset of a string of the base; `None` if it has no such string.
@@ -172,14 +193,37 @@ impl Prepared {
         if wanted.is_empty() {
             return Some(0);
         }
+        self.string_in(self.string_slot(wanted), wanted)
+    }
+
+    /// Where the table of strings would have `wanted`: the first half of [`Self::string`], for those
+    /// who look up many at a time.
+    #[must_use]
+    #[inline]
+    pub fn string_slot(&self, wanted: &[u8]) -> StringSlot {
+        let hash = string_hash(wanted);
+        let table = self.section(Section::StringTable);
+        let word = table.get(hash as usize & table.len().wrapping_sub(1)).copied().unwrap_or(0);
+        StringSlot { hash, word }
+    }
+
+    /// The second half.
+    #[must_use]
+    #[inline]
+    pub fn string_in(&self, slot: StringSlot, wanted: &[u8]) -> Option<u32> {
         let strings = self.strings();
-        let table = Table(self.section(Section::StringTable));
-        let is_wanted = |slot: u32| {
-            strings.get(slot as usize - 1..).is_some_and(|start| {
-                start.get(..wanted.len()) == Some(wanted) && start.get(wanted.len()) == Some(&0)
+        let is_wanted = |start: u32| {
+            strings.get(start as usize..).is_some_and(|start| {
+                start.get(wanted.len()) == Some(&0) && start.get(..wanted.len()) == Some(wanted)
             })
         };
-        table.find(string_hash(wanted), is_wanted).map(|slot| slot - 1)
+        match Table::<STRING_BITS>::matching(slot.word, slot.hash) {
+            Some(start) if is_wanted(start) => Some(start),
+            _ if slot.word == 0 => None,
+            _ => {
+                Table::<STRING_BITS>(self.section(Section::StringTable)).find(slot.hash, is_wanted)
+            }
+        }
     }
 
     /// The string at an offset.
@@ -193,7 +237,7 @@ impl Prepared {
     /// references by name lead to what those names stand for.
     #[must_use]
     pub fn class(&self, record: &[u32]) -> Option<(u32, bool)> {
-        let table = Table(self.section(Section::TypeTable));
+        let table = Table::<TYPE_BITS>(self.section(Section::TypeTable));
         let id = table.find(record_hash(record), |id| self.record(id) == record)?;
         Some((id, self.canonical(id).is_none()))
     }
@@ -203,13 +247,13 @@ impl Prepared {
     #[must_use]
     pub fn named(&self, reference: u32) -> Option<u32> {
         let table = self.section(Section::KeyTable);
-        let slots = table.len() / 2;
-        let mut slot = key_slot(reference, slots);
-        while slots > 0 && table[2 * slot] != 0 {
+        let mask = (table.len() / 2).checked_sub(1)?;
+        let mut slot = key_slot(reference, mask);
+        while table[2 * slot] != 0 {
             if table[2 * slot] == reference {
                 return Some(table[2 * slot + 1]);
             }
-            slot = (slot + 1) % slots;
+            slot = (slot + 1) & mask;
         }
         None
     }
@@ -239,17 +283,40 @@ impl Prepared {
     }
 
     fn strings(&self) -> &[u8] {
-        bytemuck::cast_slice(self.section(Section::Strings))
+        match &self.data {
+            Data::Owned { strings, .. } => strings,
+            Data::Stored(stored, extents) => {
+                let words = &stored.words()[extents[Section::COUNT].clone()];
+                &bytemuck::cast_slice(words)[..self.summary.end_string as usize]
+            }
+        }
     }
 
     fn section(&self, section: Section) -> &[u32] {
-        &self.words.get()[self.sections[section as usize].clone()]
+        match &self.data {
+            Data::Owned { sections, .. } => &sections[section as usize],
+            Data::Stored(stored, extents) => &stored.words()[extents[section as usize].clone()],
+        }
+    }
+}
+
+fn summary_of(words: &[u32]) -> Summary {
+    let mut digest = [0; 32];
+    let stored = &words[FIXED_WORDS - DIGEST_WORDS..FIXED_WORDS];
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(stored) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    Summary {
+        digest,
+        is_big_endian: words[1] & 1 != 0,
+        end_id: words[END_ID],
+        end_string: words[END_STRING],
     }
 }
 
 /// Where the sections are, which must be in order and within the words.
-fn extents(words: &[u32]) -> Option<[Range<usize>; Section::COUNT]> {
-    let mut sections = [const { 0..0 }; Section::COUNT];
+fn extents(words: &[u32]) -> Option<Extents> {
+    let mut sections = [const { 0..0 }; Section::COUNT + 1];
     let mut end = HEADER_WORDS;
     for (section, extent) in sections.iter_mut().zip(words[FIXED_WORDS..].chunks_exact(2)) {
         *section = extent[0] as usize..extent[1] as usize;
@@ -274,51 +341,65 @@ pub(super) fn record_hash(record: &[u32]) -> u64 {
     pool::hash(record, SEED)
 }
 
-fn key_slot(reference: u32, slots: usize) -> usize {
-    let mixed = u64::from(reference).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    // There are fewer than 2^32 slots, so the product has their number as its upper half.
-    ((mixed * slots as u64) >> 32) as usize
+const fn key_slot(reference: u32, mask: usize) -> usize {
+    ((reference as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask
 }
 
-/// An open-addressing table of (value, tag) pairs; value 0 is a free slot. At most half full.
-struct Table<'a>(&'a [u32]);
+/// An open-addressing table, at most half full, whose size is a power of two. A slot is a value of
+/// `BITS` bits that is not 0, and above it bits of the hash; 0 is a free slot.
+struct Table<'a, const BITS: u32>(&'a [u32]);
 
-impl Table<'_> {
-    fn find(&self, hash: u64, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
-        let slots = self.0.len() / 2;
-        let mut slot = (hash as usize).checked_rem(slots)?;
-        let tag = (hash >> 32) as u32;
+impl<const BITS: u32> Table<'_, BITS> {
+    /// The slot of the value that is wanted, or the free one where it would be; `None` if the table
+    /// has no slot.
+    fn slot(&self, hash: u64, is_wanted: impl Fn(u32) -> bool) -> Option<usize> {
+        let mask = self.0.len().checked_sub(1)?;
+        let mut slot = hash as usize & mask;
         loop {
-            match self.0[2 * slot] {
-                0 => return None,
-                value if self.0[2 * slot + 1] == tag && is_wanted(value) => return Some(value),
-                _ => slot = (slot + 1) % slots,
+            let word = self.0[slot];
+            if word == 0 || Self::matching(word, hash).is_some_and(&is_wanted) {
+                return Some(slot);
             }
+            slot = (slot + 1) & mask;
         }
+    }
+
+    fn find(&self, hash: u64, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let word = self.0[self.slot(hash, is_wanted)?];
+        (word != 0).then_some(Self::value(word))
+    }
+
+    /// The value of a slot, if it could be one of this hash.
+    fn matching(word: u32, hash: u64) -> Option<u32> {
+        ((word ^ Self::tag(hash)) >> BITS == 0).then_some(Self::value(word))
+    }
+
+    const fn tag(hash: u64) -> u32 {
+        (hash >> 32) as u32 >> BITS << BITS
+    }
+
+    const fn value(word: u32) -> u32 {
+        word & ((1 << BITS) - 1)
     }
 }
 
 /// A [`Table`] while it is filled.
-pub(super) struct TableBuilder(Vec<u32>);
+pub(super) struct TableBuilder<const BITS: u32>(Vec<u32>);
 
-impl TableBuilder {
+impl<const BITS: u32> TableBuilder<BITS> {
+    /// Room for so many values.
     pub fn with_capacity(count: usize) -> Self {
-        Self(vec![0; 4 * count.next_power_of_two()])
+        Self(vec![0; 2 * count.next_power_of_two()])
     }
 
     /// The value that is found; adds `value` if there is none.
     pub fn find_or_add(&mut self, hash: u64, value: u32, is_wanted: impl Fn(u32) -> bool) -> u32 {
-        if let Some(found) = Table(&self.0).find(hash, is_wanted) {
-            return found;
+        let table = Table::<BITS>(&self.0);
+        let slot = table.slot(hash, is_wanted).expect("it has two slots at least");
+        if self.0[slot] == 0 {
+            self.0[slot] = value | Table::<BITS>::tag(hash);
         }
-        let slots = self.0.len() / 2;
-        let mut slot = hash as usize % slots;
-        while self.0[2 * slot] != 0 {
-            slot = (slot + 1) % slots;
-        }
-        self.0[2 * slot] = value;
-        self.0[2 * slot + 1] = (hash >> 32) as u32;
-        value
+        Table::<BITS>::value(self.0[slot])
     }
 
     pub fn into_words(self) -> Vec<u32> {
@@ -326,17 +407,29 @@ impl TableBuilder {
     }
 }
 
-/// The table of what stands for each name.
-pub(super) fn key_table(entries: &[(u32, u32)]) -> Vec<u32> {
-    let slots = (entries.len() * 2).next_power_of_two();
-    let mut table = vec![0; 2 * slots];
-    for &(reference, id) in entries {
-        let mut slot = key_slot(reference, slots);
-        while table[2 * slot] != 0 {
-            slot = (slot + 1) % slots;
-        }
-        table[2 * slot] = reference;
-        table[2 * slot + 1] = id;
+/// The table of what stands for each name, while it is filled. At most half full.
+pub(super) struct KeyTableBuilder(Vec<u32>);
+
+impl KeyTableBuilder {
+    pub fn with_capacity(count: usize) -> Self {
+        Self(vec![0; 4 * count.next_power_of_two()])
     }
-    table
+
+    /// The id that a reference stands for; `id` if it was not there.
+    pub fn entry(&mut self, reference: u32, id: u32) -> &mut u32 {
+        let mask = self.0.len() / 2 - 1;
+        let mut slot = key_slot(reference, mask);
+        while self.0[2 * slot] != 0 && self.0[2 * slot] != reference {
+            slot = (slot + 1) & mask;
+        }
+        if self.0[2 * slot] == 0 {
+            self.0[2 * slot] = reference;
+            self.0[2 * slot + 1] = id;
+        }
+        &mut self.0[2 * slot + 1]
+    }
+
+    pub fn into_words(self) -> Vec<u32> {
+        self.0
+    }
 }

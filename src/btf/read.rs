@@ -231,6 +231,12 @@ impl<'base> Btf<'base> {
         Ok(btf)
     }
 
+    /// Its own records, where each starts and the last ends, and its own strings.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u32>, Vec<u32>, Vec<u8>) {
+        (self.words, self.starts, self.strings)
+    }
+
     /// What the header says.
     #[must_use]
     pub const fn header(&self) -> &Header {

@@ -71,7 +71,7 @@ impl<'a> Base<'a> {
 
     fn prepare_images(&self, images: &Images, digest: [u8; 32]) -> Result<Prepared> {
         let base = load::base_of(self.path, images)?;
-        let prepared = prepare(&base, digest);
+        let prepared = prepare(base, digest);
         prepared.with_context(|| format!("failed to build upon `{}`", self.path.display()))
     }
 }

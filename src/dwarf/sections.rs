@@ -109,7 +109,8 @@ impl Loader<'_> {
     ) -> Result<Names> {
         let strings = self.bytes("str")?;
         let prefix = options.kabi_prefix.as_deref();
-        Ok(Names::new(strings, linked, prefix).with_base(base))
+        let names = Names::new(strings, linked, prefix).with_base(base);
+        Ok(if linked { names } else { names.indexed() })
     }
 
     fn info(&self, section: &Section) -> Result<(SectionData, Vec<UnitHeader>)> {

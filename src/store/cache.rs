@@ -14,7 +14,7 @@ use super::records::{Found, Records, remove, size_on_disk};
 use super::runs::RunLog;
 use super::size::SizeLog;
 use super::{Directory, Fingerprint, Problem};
-use crate::base::{Mapping, Prepared, Words};
+use crate::base::{Mapping, Prepared, Stored as StoredBase};
 use crate::settings::Settings;
 
 /// An open cache.
@@ -136,7 +136,7 @@ impl Cache {
         let Ok(mapping) = Mapping::of(&file) else {
             return damaged("it cannot be mapped");
         };
-        let prepared = Prepared::from_words(Words::Mapped(mapping, HEADER_SIZE), &base.0);
+        let prepared = Prepared::from_stored(StoredBase::Mapped(mapping, HEADER_SIZE), &base.0);
         prepared.map_or_else(|| damaged("its checksum is wrong"), Lookup::Known)
     }
 
@@ -145,7 +145,7 @@ impl Cache {
     /// # Errors
     /// When it cannot be stored.
     pub fn put_prepared_base(&self, base: &Key, prepared: &Prepared) -> Result<Stored, Problem> {
-        self.put(self.bases(), &prepared_key(base), bytemuck::cast_slice(prepared.words()))
+        self.put(self.bases(), &prepared_key(base), bytemuck::cast_slice(&prepared.to_words()))
     }
 
     const fn bases(&self) -> Records<'_> {
