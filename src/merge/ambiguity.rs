@@ -110,10 +110,12 @@ impl Deviations {
         wanted.dedup();
         let places = occurrences_of(&wanted, fragments);
         let occurrences = Occurrences::of(&ambiguous, &places);
-        let mut completions: Completions = ambiguous
+        let mut candidates: HashMap<Key, Vec<Place>> = ambiguous
             .iter()
-            .map(|(key, definitions)| (*key, Some(occurrences.completion(*key, definitions, base))))
+            .map(|(key, definitions)| (*key, occurrences.candidates(*key, definitions, base)))
             .collect();
+        let mut completions: Completions =
+            candidates.iter_mut().map(|(&key, places)| (key, places.pop())).collect();
         let evidence = Evidence::of(containers, &places);
         let mut nodes = loop {
             let nodes = found.deviate(pool, fragments, &occurrences, &completions, base);
@@ -121,7 +123,8 @@ impl Deviations {
             if baseless.is_empty() {
                 break nodes;
             }
-            completions.extend(baseless.into_iter().map(|key| (key, None)));
+            let next = |key| (key, candidates.get_mut(&key).and_then(Vec::pop));
+            completions.extend(baseless.into_iter().map(next));
         };
         found.set_completions(&completions);
         while found.complete_with_blocks(pool, fragments, &mut nodes, base) {}

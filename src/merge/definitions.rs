@@ -9,6 +9,10 @@ use crate::fragment::Fragment;
 use crate::names::NameId;
 use crate::pool::{ClassId, Key, Namespace, Pool, Ref, Target, is_definition, key_of};
 
+/// How many definitions of one name are tried as what its declarations mean: each costs a round over
+/// all that deviates. Changes the output where a name has more definitions.
+const MAX_CANDIDATES: usize = 8;
+
 /// By unit: places in its list of types, and the classes there.
 pub(super) type Places = Vec<(u32, Vec<(u32, ClassId)>)>;
 
@@ -156,27 +160,29 @@ impl Occurrences {
         occurrences
     }
 
-    /// What an ambiguous name stands for: what it does in the base, if that defines it, else the
-    /// definition that most units have.
-    pub fn completion(
+    /// What an ambiguous name may stand for, the best last: what it does in the base, if that
+    /// defines it, then the definitions that most units have.
+    pub fn candidates(
         &self,
         key: Key,
         definitions: &[ClassId],
         base: Option<&Matching<'_>>,
-    ) -> Place {
-        let Some(id) = base_definition(key, base) else {
-            return Place::Class(self.most_common(definitions));
-        };
-        let is_same = |class: &&ClassId| base.is_some_and(|base| base.id(**class) == id);
-        definitions.iter().find(is_same).map_or(Place::Base(id), |&class| Place::Class(class))
-    }
-
-    fn most_common(&self, definitions: &[ClassId]) -> ClassId {
-        let order = |class: &&ClassId| {
+    ) -> Vec<Place> {
+        let in_base = base_definition(key, base);
+        let is_same = |class: ClassId| in_base.is_some() && base.map(|b| b.id(class)) == in_base;
+        let order = |class: &ClassId| {
             let (count, unit, place) =
-                self.by_class.get(*class).copied().unwrap_or((0, u32::MAX, 0));
-            (std::cmp::Reverse(count), unit, place)
+                self.by_class.get(class).copied().unwrap_or((0, u32::MAX, 0));
+            (!is_same(*class), std::cmp::Reverse(count), unit, place)
         };
-        *definitions.iter().min_by_key(order).expect("an ambiguous name has definitions")
+        let mut definitions = definitions.to_vec();
+        definitions.sort_by_key(order);
+        let is_listed = definitions.first().is_some_and(|&class| is_same(class));
+        let base_alone = in_base.filter(|_| !is_listed).map(Place::Base);
+        let mut best: Vec<Place> =
+            base_alone.into_iter().chain(definitions.into_iter().map(Place::Class)).collect();
+        best.truncate(MAX_CANDIDATES);
+        best.reverse();
+        best
     }
 }

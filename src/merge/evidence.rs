@@ -10,8 +10,8 @@ use crate::pool::{ClassId, Key, Pool, Ref, Target};
 
 /// What shows that a forward declaration means the completion of its name: some type that two
 /// units agree on in everything else leads to the declaration in one of them, to the completion
-/// in the other (the evidence rule, spec/btf-and-dedup section 2.7). Without it the declaration
-/// is left alone, as libbpf does.
+/// in the other (the evidence rule, spec/btf-and-dedup section 2.7). Without it the next best
+/// definition is tried; if there is evidence for none, the declaration is left alone, as by libbpf.
 pub(super) struct Evidence {
     /// For each ambiguous name that is also declared: the structs, unions and typedefs that lead
     /// to it with nothing but nameless types in between.
@@ -45,10 +45,11 @@ impl Evidence {
         base: Option<&Matching<'_>>,
     ) -> Vec<Key> {
         let is_baseless = |(key, containers): &&(Key, Vec<ClassId>)| {
-            completions[key].is_some()
-                && !containers
-                    .iter()
-                    .any(|&class| self.supports(*key, class, found, occurrences, base))
+            completions[key].is_some_and(|place| {
+                let supports =
+                    |&class: &ClassId| self.supports(*key, place, class, found, occurrences, base);
+                !containers.iter().any(supports)
+            })
         };
         self.containers.iter().filter(is_baseless).map(|entry| entry.0).collect()
     }
@@ -56,6 +57,7 @@ impl Evidence {
     fn supports(
         &self,
         key: Key,
+        completion: Place,
         container: ClassId,
         found: &Deviations,
         occurrences: &Occurrences,
@@ -64,9 +66,16 @@ impl Evidence {
         let units = self.units.get(&container).map_or(&[][..], Vec::as_slice);
         let agreeing =
             units.iter().filter(|&&unit| found.place(unit, container) == Place::Class(container));
-        let is_in_base = base.is_some_and(|base| base.id(container) != 0);
+        let id_of = |class| base.map_or(0, |base| base.id(class));
+        let means_base = match completion {
+            Place::Base(_) => true,
+            Place::Class(class) => {
+                id_of(class) != 0 && base_definition(key, base) == Some(id_of(class))
+            }
+            Place::Block(_) => false,
+        };
         let mut is_declared = false;
-        let mut is_defined = is_in_base && base_definition(key, base).is_some();
+        let mut is_defined = means_base && id_of(container) != 0;
         for unit in agreeing {
             let defined = occurrences.by_unit.get(unit);
             let is_own = defined.is_some_and(|own| own.iter().any(|entry| entry.0 == key));

@@ -95,8 +95,9 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Declarations of one name became the same in units that do not define it, and that is the definition that most units have,
-    /// on a tie the earliest, if it is a definition.
+    /// Declarations of one name became the same in units that do not define it. If that is a
+    /// definition, it is the one that most units have, on a tie the earliest; or else some type that
+    /// became one with another leads to it there, and to a declaration here (the evidence rule).
     fn check_choices(&self) -> Result<(), String> {
         let mut choices: BTreeMap<Key, u32> = BTreeMap::new();
         for (id, record) in self.input.records() {
@@ -111,7 +112,9 @@ impl Case<'_> {
             let choice = *choices.entry(key.clone()).or_insert(image);
             demand(choice == image, || format!("declarations became {choice} and {image}"))?;
             let is_definition = forward_key(self.output.record(image)).is_none();
-            demand(!is_definition || self.is_best(&key, image), || {
+            let is_right =
+                !is_definition || self.is_best(&key, image) || self.has_evidence(&key, image);
+            demand(is_right, || {
                 format!("declaration {id} became {image}, which is not the most common")
             })?;
         }
@@ -138,6 +141,38 @@ impl Case<'_> {
         };
         let best = classes.iter().min_by_key(order).map(|entry| *entry.0);
         best.is_some() && best == chosen
+    }
+
+    /// Whether two types became one of which one leads to the definition that became `image`, the
+    /// other to a declaration of the name.
+    fn has_evidence(&self, wanted: &Key, image: u32) -> bool {
+        let mut seen: BTreeMap<u32, [bool; 2]> = BTreeMap::new();
+        for (id, record) in self.input.records() {
+            let is_container =
+                matches!(kind_of(record), Kind::Struct | Kind::Union | Kind::Typedef);
+            if is_container {
+                let found = seen.entry(self.image(id)).or_default();
+                for target in self.named_targets(record, wanted) {
+                    let is_declaration = forward_key(self.input.record(target)).is_some();
+                    found[usize::from(is_declaration)] |= self.image(target) == image;
+                }
+            }
+        }
+        seen.values().any(|found| *found == [true; 2])
+    }
+
+    /// The types named `wanted` that a record leads to with nothing but references in between.
+    fn named_targets(&self, record: &[u32], wanted: &Key) -> Vec<u32> {
+        let (mut waiting, mut found) = (references(record), Vec::new());
+        while let Some(id) = waiting.pop() {
+            let Some(record) = self.input.get(id) else { continue };
+            if key_of(self.input, record).as_ref() == Some(wanted) {
+                found.push(id);
+            } else if !matches!(kind_of(record), Kind::Struct | Kind::Union | Kind::Typedef) {
+                waiting.extend(references(record));
+            }
+        }
+        found
     }
 
     /// The unit that an input type is of, counted from 1.
