@@ -7,7 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::append;
 use crate::base::{Matching, Prepared};
+use crate::btf::read::Btf;
 use crate::decode;
+use crate::distill;
 use crate::dwarf::sections::Dwarf;
 use crate::elf::{ElfFile, SymbolTable};
 use crate::emit::{self, Contents, Format};
@@ -21,6 +23,8 @@ use crate::timing::Timing;
 pub struct Encoded {
     /// The BTF image; empty when there was nothing to encode, with the reason in `notices`.
     pub btf: Vec<u8>,
+    /// The image `.BTF.base`, if one was distilled: then `btf` is split on that.
+    pub distilled_base: Option<Vec<u8>>,
     /// One line per function or variable that was left out, in the words of pahole's `-V`
     /// (spec/encoding 4.7.3): for stdout, and only when asked for.
     pub skips: Vec<String>,
@@ -31,6 +35,12 @@ pub struct Encoded {
 impl Encoded {
     fn nothing(reason: &str) -> Self {
         Self { notices: vec![reason.to_owned()], ..Self::default() }
+    }
+
+    /// Whether the image is in big-endian byte order.
+    #[must_use]
+    pub fn is_big_endian(&self) -> bool {
+        self.btf.first() == Some(&0xeb)
     }
 }
 
@@ -73,6 +83,23 @@ pub fn encode_elf(
         return Ok(Encoded::nothing("it has no unit that the options admit: nothing to encode"));
     }
     finish(&dwarf, symbols.as_ref(), union, base.map(Arc::as_ref), options, timing)
+}
+
+/// Puts what was encoded upon `base` on a small base of its own (spec/encoding 7.4).
+///
+/// # Errors
+/// When it leans on something that cannot be distilled, or on nothing.
+pub fn distill(encoded: Encoded, base: &Btf<'_>, timing: &Timing) -> Result<Encoded> {
+    if encoded.btf.is_empty() {
+        return Ok(encoded);
+    }
+    timing.phase("distill", || {
+        let split =
+            Btf::parse(&encoded.btf, Some(base)).context("its BTF does not fit its base")?;
+        let pair = distill::distill(&split)
+            .context("its base cannot be distilled; without `distilled_base` it can be encoded")?;
+        Ok(Encoded { btf: pair.split, distilled_base: Some(pair.base), ..encoded })
+    })
 }
 
 /// Reads what all units need. A linked file's DWARF can be read without its symbols, those of a

@@ -1,4 +1,4 @@
-//! Writes a file so that it is never seen half written. Takes a path and bytes; leaves no temporary
+//! Writes files so that none is ever seen half written. Takes paths and bytes; leaves no temporary
 //! file behind, even when killed, where the file system has files without a name.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
@@ -17,7 +17,8 @@ const OUTPUT_MODE: u32 = 0o640;
 /// As many symlinks as Linux follows.
 const LINK_LIMIT: usize = 40;
 
-/// Makes `bytes` the content of the file at `path`.
+/// Makes the bytes the content of the file at the path, for all of `files` or, as far as the file
+/// system lets us, for none: they are complete before the first one is seen.
 ///
 /// A regular file is replaced by renaming a finished one over it; it keeps its mode, a new one gets
 /// 0640 less the umask. Symlinks are followed. A device, a fifo or an open file of a process
@@ -25,11 +26,20 @@ const LINK_LIMIT: usize = 40;
 ///
 /// # Errors
 /// Names the path. A regular file is then as it was.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    write(path, bytes).with_context(|| format!("failed to write `{}`", path.display()))
+pub fn write_files(files: &[(&Path, &[u8])]) -> Result<()> {
+    let failed = |path: &Path| format!("failed to write `{}`", path.display());
+    let mut complete = Vec::new();
+    for &(path, bytes) in files {
+        complete.push((path, write(path, bytes).with_context(|| failed(path))?));
+    }
+    for (path, (target, new)) in complete.into_iter().filter_map(|(path, new)| Some((path, new?))) {
+        new.commit(&target).with_context(|| failed(path))?;
+    }
+    Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes into what is there, or a new file, which then has to replace the one at the path given.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<Option<(PathBuf, Replacement)>> {
     let target = follow_links(path)?;
     let old = match path.metadata() {
         Ok(metadata) => Some(metadata),
@@ -37,8 +47,14 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     match &old {
-        Some(old) if !old.is_file() || is_open_file(&target) => write_through(path, old, bytes),
-        _ => replace(&target, old.as_ref(), bytes),
+        Some(old) if !old.is_file() || is_open_file(&target) => {
+            write_through(path, old, bytes)?;
+            Ok(None)
+        }
+        _ => {
+            let new = replacement(&target, old.as_ref(), bytes)?;
+            Ok(Some((target, new)))
+        }
     }
 }
 
@@ -48,13 +64,13 @@ fn write_through(path: &Path, old: &Metadata, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-fn replace(target: &Path, old: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
+fn replacement(target: &Path, old: Option<&Metadata>, bytes: &[u8]) -> io::Result<Replacement> {
     let mut new = Replacement::beside(target, OUTPUT_MODE)?;
     new.file().write_all(bytes)?;
     if let Some(old) = old {
         new.keep_attributes(old)?;
     }
-    new.commit(target)
+    Ok(new)
 }
 
 /// The path at the end of the symlinks that start at `path`; it need not exist. Stops at a link
@@ -180,6 +196,10 @@ mod tests {
     use std::os::unix::fs::{OpenOptionsExt, symlink};
 
     use super::*;
+
+    fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+        write_files(&[(path, bytes)])
+    }
 
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().mode() & 0o7777

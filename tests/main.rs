@@ -12,4 +12,5 @@ mod suites {
     mod embed;
     mod encode;
     mod pahole_cli;
+    mod upon_base;
 }

@@ -63,8 +63,9 @@ pub enum Purpose {
     Result = 2,
     /// What is known of a file by its device and inode.
     Stat = 3,
-    /// A BTF that others build upon.
-    Base = 4,
+    /// A BTF that others build upon: its key is the digest in the note of its modules. 4 was the same
+    /// by another digest.
+    Base = 6,
     /// Such a BTF in prepared form.
     PreparedBase = 5,
 }
@@ -160,7 +161,7 @@ tags! {
     Device = 60, "device", Number;
     /// `st_ino`.
     Inode = 61, "inode", Number;
-    /// The bytes of a file as a whole.
+    /// The bytes of a file as a whole. No key has it any more.
     FileBytes = 62, "file", Digest;
 }
 

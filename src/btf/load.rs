@@ -100,10 +100,21 @@ impl Images {
     /// What to call the distilled base in messages, if these are the images of the file at `path`.
     #[must_use]
     pub fn base_path(&self, path: &Path) -> PathBuf {
+        if !self.is_elf {
+            return distilled_base_path(path);
+        }
         let mut name = path.as_os_str().to_owned();
-        name.push(if self.is_elf { ":.BTF.base" } else { ".base" });
+        name.push(":.BTF.base");
         name.into()
     }
+}
+
+/// Where the distilled base of the BTF in the raw file at `path` is.
+#[must_use]
+pub fn distilled_base_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".base");
+    name.into()
 }
 
 /// Reads the images of a module: those of an ELF file, or of a raw one, whose distilled base is in a
@@ -141,11 +152,30 @@ pub fn base(path: &Path) -> Result<Btf<'static>, LoadError> {
 /// # Errors
 /// When the BTF is damaged, or is itself split.
 pub fn base_of(path: &Path, images: &Images) -> Result<Btf<'static>, LoadError> {
-    let parsed = match images.distilled_base {
-        Some(_) => Err(Problem::Split),
-        None => parse_alone(&images.btf),
-    };
-    parsed.map_err(|problem| LoadError { path: path.to_owned(), problem })
+    match images.distilled_base {
+        Some(_) => Err(LoadError { path: path.to_owned(), problem: Problem::Split }),
+        None => base_from(path, &images.btf),
+    }
+}
+
+/// Reads the image of a file that other BTF can be split on, without looking into it.
+///
+/// # Errors
+/// When there is none, or it has a base itself.
+pub fn base_image(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let images = images(path)?;
+    match images.distilled_base {
+        Some(_) => Err(LoadError { path: path.to_owned(), problem: Problem::Split }),
+        None => Ok(images.btf),
+    }
+}
+
+/// As [`base`], of the image of the file at `path`.
+///
+/// # Errors
+/// When the BTF is damaged, or is itself split.
+pub fn base_from(path: &Path, image: &[u8]) -> Result<Btf<'static>, LoadError> {
+    parse_alone(image).map_err(|problem| LoadError { path: path.to_owned(), problem })
 }
 
 /// Reads `image`, of the file at `path`, as the continuation of `base`, of the file at `base_path`.

@@ -11,7 +11,7 @@ use super::features::Selection;
 use super::{Refusal, languages};
 use crate::commands::{Command, EncodeRequest, Jobs, Target};
 use crate::config::{Environment, PAHOLE_LANG_EXCLUDE};
-use crate::options::{Features, LanguageFilter, Options};
+use crate::options::{Feature, Features, LanguageFilter, Options};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,8 @@ Examples:
       default features and `layout`, no Rust, into the section .BTF
   btfcache encode --in-place --base vmlinux fs/*/*.ko
       modules, upon the BTF of their kernel
+  btfcache encode --in-place --base vmlinux --features=+distilled_base out-of-tree.ko
+      a module for any kernel that has the same types
   btfcache encode drivers/net/dummy.o -o - | bpftool btf dump file /dev/stdin
       look at the BTF of one object file";
 
@@ -51,7 +53,8 @@ pub(super) struct EncodeArguments {
     /// File to write the BTF to, `-` for stdout
     ///
     /// The file is replaced as a whole, or not touched at all. `-` writes to stdout, unless that
-    /// is a terminal.
+    /// is a terminal. With the feature `distilled_base` the base goes to OUT.base; without it, one
+    /// that an earlier run put there is removed.
     ///
     /// Example: `-o vmlinux.btf`
     #[arg(short, long, value_name = "OUT", conflicts_with = "files_from")]
@@ -65,7 +68,9 @@ pub(super) struct EncodeArguments {
 
     /// Put the BTF into FILE itself
     ///
-    /// Adds the section .BTF, or replaces it. The contents of all other sections stay as they are.
+    /// Adds the section .BTF, or replaces it; with the feature `distilled_base` .BTF.base too. With
+    /// `--base` a section .note.btfcache tells the digest of BASE. The contents of all other sections
+    /// stay as they are.
     ///
     /// Example: `btfcache encode --in-place ext4.ko`
     #[arg(short, long)]
@@ -90,6 +95,16 @@ pub(super) struct EncodeArguments {
     #[arg(short, long, value_name = "BASE", visible_alias = "btf_base")]
     base: Option<PathBuf>,
 
+    /// Do not say in FILE which base it was built upon
+    ///
+    /// With `--in-place` and `--base`, a section .note.btfcache has the digest of BASE's BTF, by
+    /// which `btfcache verify` tells whether the two belong together. It is not loaded. With this
+    /// option there is none, and one of an earlier run is removed.
+    ///
+    /// Example: `btfcache encode --in-place --base vmlinux --no-note ext4.ko`
+    #[arg(long, conflicts_with_all = ["output", "output_dir"])]
+    no_note: bool,
+
     /// Features to use, separated by commas [default: default]
     ///
     /// Exactly these features are used. `default` stands for the default set, `all` for all that
@@ -99,6 +114,9 @@ pub(super) struct EncodeArguments {
     /// Default set: encode_force, var, float, decl_tag, type_tag, enum64, optimized_func,
     /// consistent_func, decl_tag_kfuncs. More: reproducible_build, distilled_base, global_var,
     /// attributes, true_signature, layout, force_cu_merging.
+    ///
+    /// With distilled_base, what a module needs to know of BASE goes with it, so that it can be
+    /// loaded by any kernel that still has those types: into its section .BTF.base, or to OUT.base.
     ///
     /// Examples: `--features=+layout`, `--features=var,float,enum64`
     #[arg(long, value_name = "LIST", action = ArgAction::Append, visible_alias = "btf_features")]
@@ -214,6 +232,11 @@ impl EncodeArguments {
             let text = "`--output` is for one FILE; use `--in-place` or `--output-dir` for several";
             return Err(Refusal::usage(text.to_owned()));
         }
+        let distills = features.has(Feature::DistilledBase);
+        if distills && self.output.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+            let text = "`distilled_base` gives two images, and stdout takes one: name a file";
+            return Err(Refusal::usage(text.to_owned()));
+        }
         let target = match (self.output, self.output_dir) {
             (Some(path), _) if path.as_os_str() == "-" => Target::Stdout,
             (Some(path), _) => Target::File(path),
@@ -226,6 +249,7 @@ impl EncodeArguments {
             target,
             strip_signature: self.strip_signature,
             base: self.base,
+            base_note: !self.no_note,
             options: Options {
                 features,
                 languages,
@@ -270,7 +294,6 @@ mod tests {
 
     use super::*;
     use crate::cli::parse;
-    use crate::options::Feature;
     use crate::output::Dialect;
     use crate::settings::Flags;
 
@@ -294,6 +317,7 @@ mod tests {
             target: Target::InPlace,
             strip_signature: false,
             base: None,
+            base_note: true,
             options: Options { features: Features::DEFAULT, ..Options::default() },
             flags: Flags::default(),
             jobs: Jobs::Auto,
@@ -312,11 +336,13 @@ mod tests {
 
     #[test]
     fn every_flag_counts() {
-        let request = request(
+        let every = request(
             "encode a -o b --features=var --features=float,vra --lang_exclude=rust \
              --exclude-unit-prefix=drivers/ --kabi-prefix=__kabi --compat=pahole -j3 --time -v -q \
              --strict",
         );
+        assert!(request("encode a -i --base=b").base_note);
+        assert!(!request("encode a -i --base=b --no-note").base_note);
         let expected = Options {
             features: Features::of(&[Feature::Var, Feature::Float]),
             languages: LanguageFilter::Except(vec![DW_LANG_Rust.0]),
@@ -324,10 +350,10 @@ mod tests {
             kabi_prefix: Some(b"__kabi".to_vec()),
             compat_pahole: true,
         };
-        assert_eq!(request.options, expected);
-        assert_eq!(request.jobs, Jobs::from_count(3));
-        assert!(request.time && request.verbose && request.quiet && request.strict);
-        assert_eq!(request.notices, ["unknown feature `vra`"]);
+        assert_eq!(every.options, expected);
+        assert_eq!(every.jobs, Jobs::from_count(3));
+        assert!(every.time && every.verbose && every.quiet && every.strict);
+        assert_eq!(every.notices, ["unknown feature `vra`"]);
     }
 
     #[test]
@@ -356,6 +382,8 @@ mod tests {
             ("encode a b -o c", "`--output` is for one FILE"),
             ("encode --files-from list -o c", "cannot be used with"),
             ("encode a -o b -j0", "0"),
+            ("encode a -o - --features=distilled_base", "stdout takes one: name a file"),
+            ("encode a -o b --no-note", "cannot be used with"),
             ("encode a -o b --lang=c --lang-exclude=c", "cannot be used with"),
             ("encode a -o b --lang=klingon", "unknown language \"klingon\""),
             ("encode a -o b --compat=other", "other"),

@@ -12,7 +12,7 @@ use super::pahole_options::{Meaning, OPTIONS};
 use super::{Refusal, languages};
 use crate::commands::{Command, EncodeRequest, Jobs, Target};
 use crate::config::{Environment, PAHOLE_LANG_EXCLUDE};
-use crate::options::{LanguageFilter, Options};
+use crate::options::{Feature, LanguageFilter, Options};
 use crate::settings::Flags;
 
 /// The release whose command line and output this is.
@@ -190,6 +190,10 @@ impl Typed {
             return Ok(Command::Say(format!("{}{}\n", VERSION.0, VERSION.1)));
         }
         self.check()?;
+        if self.detached.is_some() {
+            // pahole distills only into the input (spec/encoding 7.4.1).
+            self.features.switch(Feature::DistilledBase, false);
+        }
         let target = self.detached.map_or(Target::InPlace, Target::File);
         Ok(Command::Encode(Box::new(EncodeRequest {
             inputs: self.inputs,
@@ -197,6 +201,7 @@ impl Typed {
             target,
             strip_signature: false,
             base: self.base,
+            base_note: false,
             options: Options {
                 features: self.features.features(),
                 languages,

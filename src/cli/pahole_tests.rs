@@ -37,6 +37,7 @@ fn plain(input: &str) -> EncodeRequest {
         target: Target::InPlace,
         strip_signature: false,
         base: None,
+        base_note: false,
         options: Options { features: HISTORIC, ..Options::default() },
         flags: Flags::default(),
         jobs: Jobs::Auto,

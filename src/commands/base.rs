@@ -1,6 +1,7 @@
 //! The base of split BTF: takes the path of a kernel image or of BTF, gives its key and, when a
-//! result must be made, its prepared form.
+//! result must be made, its prepared form, or the whole of it.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -8,76 +9,97 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use btfcache_schema::Key;
 
 use crate::base::{Prepared, prepare};
-use crate::btf::load::{self, Images, LoadError};
-use crate::store::{Session, base_key};
+use crate::btf::load::{self, LoadError};
+use crate::btf::read::Btf;
+use crate::embed::note;
+use crate::store::Session;
 
 /// A base that is prepared when it is first needed, by whichever thread needs it.
 #[derive(Debug)]
 pub(super) struct Base<'a> {
     path: &'a Path,
     session: &'a Session<'a>,
-    /// Its key, if there is a cache.
-    key: Option<Key>,
-    /// Its images, if they had to be read to know the key.
-    images: Option<Images>,
+    /// The digest of its image: its key, and what the note of a module says.
+    key: Key,
+    /// Its image, if it had to be read to know the key.
+    image: Option<Vec<u8>>,
     prepared: OnceLock<Result<Arc<Prepared>, Error>>,
+    whole: OnceLock<Result<Btf<'static>, Error>>,
 }
 
 impl<'a> Base<'a> {
     /// The base at `path`. It is read now, unless the cache knows the file.
     pub(super) fn open(path: &'a Path, session: &'a Session<'a>) -> Result<Self> {
-        let mut images = None;
+        let mut image = None;
         let key = session.base_key(path, || {
-            let read = images.insert(load::images(path)?);
+            let read = image.insert(load::base_image(path)?);
             Ok::<_, LoadError>(key_of(read))
         })?;
-        if key.is_none() {
-            images = Some(load::images(path)?);
-        }
-        Ok(Self { path, session, key, images, prepared: OnceLock::new() })
+        let (prepared, whole) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { path, session, key, image, prepared, whole })
     }
 
-    /// Its key, if there is a cache.
-    pub(super) const fn key(&self) -> Option<Key> {
+    /// Its file.
+    pub(super) const fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    /// Its key.
+    pub(super) const fn key(&self) -> Key {
         self.key
+    }
+
+    /// The note about it, for modules of this byte order.
+    pub(super) fn note(&self, big_endian: bool) -> Vec<u8> {
+        note::to_bytes(&self.key.0.into(), big_endian)
     }
 
     /// Its prepared form.
     pub(super) fn prepared(&self) -> Result<&Arc<Prepared>> {
         let prepared = self.prepared.get_or_init(|| self.prepare().map(Arc::new));
-        prepared.as_ref().map_err(|error| anyhow!("{error:#}"))
+        prepared.as_ref().map_err(again)
+    }
+
+    /// All of it.
+    pub(super) fn whole(&self) -> Result<&Btf<'static>> {
+        let parse = || Ok(load::base_from(self.path, &self.image()?)?);
+        self.whole.get_or_init(parse).as_ref().map_err(again)
+    }
+
+    /// Why nothing can be built upon it, if that has been found out.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let prepared = self.prepared.get().and_then(|prepared| prepared.as_ref().err());
+        let whole = || self.whole.get().and_then(|whole| whole.as_ref().err());
+        prepared.or_else(whole).map(again)
     }
 
     fn prepare(&self) -> Result<Prepared> {
-        let Some(key) = self.key else {
-            let images = self.images.as_ref().expect("they are read if there is no key");
-            return self.prepare_images(images, [0; 32]);
-        };
-        if let Some(prepared) = self.session.prepared_base(&key) {
+        if let Some(prepared) = self.session.prepared_base(&self.key) {
             return Ok(prepared);
         }
-        let prepared = match &self.images {
-            Some(images) => self.prepare_images(images, key.0)?,
-            None => {
-                let images = load::images(self.path)?;
-                let is_same = key == key_of(&images);
-                ensure!(is_same, "`{}` has changed since the run began", self.path.display());
-                self.prepare_images(&images, key.0)?
-            }
-        };
-        self.session.keep_prepared_base(&key, &prepared);
+        let base = load::base_from(self.path, &self.image()?)?;
+        let prepared = prepare(base, self.key.0)
+            .with_context(|| format!("failed to build upon `{}`", self.path.display()))?;
+        self.session.keep_prepared_base(&self.key, &prepared);
         Ok(prepared)
     }
 
-    fn prepare_images(&self, images: &Images, digest: [u8; 32]) -> Result<Prepared> {
-        let base = load::base_of(self.path, images)?;
-        let prepared = prepare(base, digest);
-        prepared.with_context(|| format!("failed to build upon `{}`", self.path.display()))
+    fn image(&self) -> Result<Cow<'_, [u8]>> {
+        if let Some(image) = &self.image {
+            return Ok(image.into());
+        }
+        let image = load::base_image(self.path)?;
+        let path = self.path.display();
+        ensure!(key_of(&image) == self.key, "`{path}` has changed since the run began");
+        Ok(image.into())
     }
 }
 
-fn key_of(images: &Images) -> Key {
-    let distilled = images.distilled_base.iter().map(Vec::as_slice);
-    let images: Vec<&[u8]> = std::iter::once(&images.btf[..]).chain(distilled).collect();
-    base_key(&images)
+fn key_of(image: &[u8]) -> Key {
+    Key(note::base_digest(image).into())
+}
+
+/// An error that has to be told once more.
+fn again(error: &Error) -> Error {
+    anyhow!("{error:#}")
 }

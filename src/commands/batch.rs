@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -86,7 +87,8 @@ pub(super) fn output_path(folder: &Path, input: &Path) -> PathBuf {
 /// Encodes all inputs.
 ///
 /// # Errors
-/// When any of them failed, after all others are written.
+/// When any of them failed, after all others are written; at once when nothing can be built upon the
+/// base.
 pub(super) fn run(job: &Job<'_>, inputs: &[PathBuf]) -> Result<()> {
     let size = |input: &PathBuf| fs_err::metadata(input).map_or(0, |metadata| metadata.len());
     let (large, small): (Vec<&PathBuf>, Vec<&PathBuf>) =
@@ -95,11 +97,16 @@ pub(super) fn run(job: &Job<'_>, inputs: &[PathBuf]) -> Result<()> {
     progress::during(!job.output.is_quiet(), &|| tally.state(), || {
         let pool = job.request.jobs.pool(u64::MAX)?;
         for input in large {
-            tally.encode(job, input, &pool);
+            if tally.goes_on() {
+                tally.encode(job, input, &pool);
+            }
         }
         let next = AtomicUsize::new(0);
         pool.broadcast(|_| work(job, &small, &next, &tally)).into_iter().collect::<Result<()>>()
     })?;
+    if let Some(error) = tally.base_failure.into_inner() {
+        return Err(error);
+    }
     let failed = tally.failed.into_inner();
     ensure!(failed == 0, "{failed} of {} files failed; the others are done", inputs.len());
     Ok(())
@@ -109,7 +116,9 @@ pub(super) fn run(job: &Job<'_>, inputs: &[PathBuf]) -> Result<()> {
 /// inside of an input stay on it.
 fn work(job: &Job<'_>, inputs: &[&PathBuf], next: &AtomicUsize, tally: &Tally) -> Result<()> {
     let pool = super::Jobs::from_count(1).pool(0)?;
-    while let Some(input) = inputs.get(next.fetch_add(1, Ordering::Relaxed)) {
+    while tally.goes_on()
+        && let Some(input) = inputs.get(next.fetch_add(1, Ordering::Relaxed))
+    {
         tally.encode(job, input, &pool);
     }
     Ok(())
@@ -120,15 +129,25 @@ struct Tally {
     total: usize,
     done: AtomicUsize,
     failed: AtomicUsize,
+    /// Why nothing can be built upon the base: told once, not for each input.
+    base_failure: OnceLock<anyhow::Error>,
 }
 
 impl Tally {
     fn encode(&self, job: &Job<'_>, input: &Path, pool: &ThreadPool) {
         if let Err(error) = job.encode(input, pool, &Timing::default()) {
+            if let Some(error) = job.base_failure() {
+                self.base_failure.get_or_init(|| error);
+                return;
+            }
             self.failed.fetch_add(1, Ordering::Relaxed);
             report(&error, input, job.output);
         }
         self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn goes_on(&self) -> bool {
+        self.base_failure.get().is_none()
     }
 
     fn state(&self) -> String {

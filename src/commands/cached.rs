@@ -32,8 +32,6 @@ pub(super) struct Asked<'a> {
 #[derive(Debug)]
 pub(super) struct Pending<'a> {
     inquiry: Inquiry<'a>,
-    elf: ElfFile,
-    pool: &'a ThreadPool,
     ticket: Option<Ticket>,
 }
 
@@ -56,10 +54,14 @@ pub(super) fn encode<'a>(
             let fresh = pool.install(|| make(&elf))?;
             let agrees = hit.map(|hit| hit == fresh);
             inquiry.made(agrees);
-            (fresh, Some(answer.ticket).filter(|_| agrees != Some(true)))
+            let ticket = Some(answer.ticket).filter(|_| agrees != Some(true));
+            (
+                fresh,
+                ticket.and_then(|ticket| timing.phase("confirm", || ticket.confirm(&elf, hash))),
+            )
         }
     };
-    Ok((encoded, Pending { inquiry, elf, pool, ticket }))
+    Ok((encoded, Pending { inquiry, ticket }))
 }
 
 impl Pending<'_> {
@@ -68,10 +70,7 @@ impl Pending<'_> {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
-        timing.phase("store", || {
-            let hash = || hash(&self.elf, self.pool);
-            self.inquiry.keep(ticket, record(encoded), &self.elf, hash);
-        });
+        timing.phase("store", || self.inquiry.keep(ticket, record(encoded)));
     }
 }
 
@@ -80,13 +79,13 @@ fn hash(elf: &ElfFile, pool: &ThreadPool) -> io::Result<Key> {
 }
 
 fn encoded(record: ResultRecord) -> Encoded {
-    let ResultRecord { btf, notices, skips, .. } = record;
-    Encoded { btf, skips, notices }
+    let ResultRecord { btf, base, notices, skips, .. } = record;
+    Encoded { btf, distilled_base: base, skips, notices }
 }
 
 fn record(encoded: Encoded) -> ResultRecord {
-    let Encoded { btf, skips, notices } = encoded;
-    ResultRecord { btf, skips, notices, ..ResultRecord::default() }
+    let Encoded { btf, distilled_base: base, skips, notices } = encoded;
+    ResultRecord { btf, base, skips, notices, ..ResultRecord::default() }
 }
 
 /// Tells at the end of a run what went wrong with the cache; an error if that was asked for.

@@ -1,30 +1,26 @@
 //! Encodes BTF: takes an [`EncodeRequest`], runs the pipeline on each input and puts the result
 //! where it belongs. Nothing is written unless the whole of it is there.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use rayon::ThreadPool;
 
 use super::base::Base;
 use super::batch;
 use super::cached::{self, Asked};
+use super::destination::Destination;
 use super::pool::Jobs;
 use super::progress;
 use crate::elf::ElfFile;
-use crate::embed::{Edit, Placement};
 use crate::options::{Feature, Options};
 use crate::output::Output;
 use crate::pipeline::{self, Encoded};
 use crate::settings::{Flags, Settings};
 use crate::store::Session;
 use crate::timing::Timing;
-use crate::write_file::write_file;
 
 /// Where the BTF goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +49,8 @@ pub struct EncodeRequest {
     pub strip_signature: bool,
     /// The BTF to build upon.
     pub base: Option<PathBuf>,
+    /// Whether a section of an input that the BTF is put into tells the digest of the base.
+    pub base_note: bool,
     /// What can change the result.
     pub options: Options,
     /// Settings that were typed.
@@ -116,14 +114,18 @@ impl Job<'_> {
     pub fn encode(&self, input: &Path, pool: &ThreadPool, timing: &Timing) -> Result<()> {
         let Self { request, session, base, output } = *self;
         let options = &request.options;
-        let target = Destination::of(input, &request.target)?;
-        let asked = Asked { input, options, base: base.and_then(Base::key), pool };
+        let target = Destination::of(input, base, request)?;
+        let asked = Asked { input, options, base: base.map(Base::key), pool };
         let make = |elf: &ElfFile| {
-            let base = base.map(Base::prepared).transpose()?;
-            pipeline::encode_elf(elf, base, options, timing)
+            let prepared = base.map(Base::prepared).transpose()?;
+            let encoded = pipeline::encode_elf(elf, prepared, options, timing)?;
+            match base.filter(|_| options.features.has(Feature::DistilledBase)) {
+                Some(base) => pipeline::distill(encoded, base.whole()?, timing),
+                None => Ok(encoded),
+            }
         };
         let (encoded, pending) = cached::encode(session, asked, timing, make)
-            .with_context(|| format!("failed to encode `{}`", input.display()))?;
+            .with_context(|| format!("failed to encode {}", self.title(input)))?;
         if request.verbose {
             print_skips(&encoded, &request.target, output)?;
         }
@@ -131,8 +133,9 @@ impl Job<'_> {
             report_nothing(input, &encoded, output);
         } else {
             report(&about(input, &encoded.notices), request.strict, output)?;
-            ensure_base_for_distilling(request)?;
-            timing.phase("write", || target.store(&encoded.btf, request, output))?;
+            let distills = options.features.has(Feature::DistilledBase);
+            ensure!(!distills || base.is_some(), "feature `distilled_base` needs a base");
+            timing.phase("write", || target.store(&encoded, base, request, output))?;
         }
         pending.keep(encoded, timing);
         if request.time {
@@ -140,46 +143,19 @@ impl Job<'_> {
         }
         Ok(())
     }
-}
 
-/// Where the BTF of one input goes.
-enum Destination<'a> {
-    InPlace(&'a Path),
-    File(Cow<'a, Path>),
-    Stdout,
-}
-
-impl<'a> Destination<'a> {
-    /// Refuses what would do harm, before any work.
-    fn of(input: &'a Path, target: &'a Target) -> Result<Self> {
-        let path = match target {
-            Target::InPlace => return Ok(Self::InPlace(input)),
-            Target::Stdout => {
-                let terminal = io::stdout().is_terminal();
-                ensure!(!terminal, "stdout is a terminal: redirect it, or name a file");
-                return Ok(Self::Stdout);
-            }
-            Target::File(path) => Cow::Borrowed(path.as_path()),
-            Target::Folder(folder) => Cow::Owned(batch::output_path(folder, input)),
-        };
-        let same = same_file(input, &path);
-        ensure!(!same, "`{}` is the input: its BTF cannot replace it", path.display());
-        Ok(Self::File(path))
+    /// Why no input can be encoded upon the base, if that has been found out.
+    pub fn base_failure(&self) -> Option<Error> {
+        self.base.and_then(Base::failure)
     }
 
-    fn store(&self, btf: &[u8], request: &EncodeRequest, output: Output) -> Result<()> {
-        match self {
-            Self::InPlace(input) => store_in_place(btf, input, request.strip_signature, output),
-            Self::File(path) => write_file(path, btf),
-            Self::Stdout => output.data(btf).context("failed to write to stdout"),
+    /// What is encoded, in messages.
+    fn title(&self, input: &Path) -> String {
+        let name = input.display();
+        match self.base {
+            Some(base) => format!("`{name}` upon `{}`", base.path().display()),
+            None => format!("`{name}`"),
         }
-    }
-}
-
-fn same_file(left: &Path, right: &Path) -> bool {
-    match (fs_err::metadata(left), fs_err::metadata(right)) {
-        (Ok(left), Ok(right)) => (left.dev(), left.ino()) == (right.dev(), right.ino()),
-        _ => false,
     }
 }
 
@@ -220,29 +196,6 @@ fn print_skips(encoded: &Encoded, target: &Target, output: Output) -> Result<()>
         text.push('\n');
     }
     output.data(text.as_bytes()).context("failed to write to stdout")
-}
-
-/// `.BTF.base` is only written beside a `.BTF` in the input itself (spec/encoding 7.4.1).
-fn ensure_base_for_distilling(request: &EncodeRequest) -> Result<()> {
-    let distills = request.options.features.has(Feature::DistilledBase);
-    let needs_base = distills && request.target == Target::InPlace;
-    ensure!(!needs_base || request.base.is_some(), "feature `distilled_base` needs a base");
-    Ok(())
-}
-
-/// Puts the section `.BTF` into the input. A `.BTF.base` of an earlier run would contradict it.
-fn store_in_place(btf: &[u8], input: &Path, strip_signature: bool, output: Output) -> Result<()> {
-    let edit = Edit { sections: &[(".BTF", btf)], remove: &[".BTF.base"] };
-    let name = input.display();
-    let placed = if strip_signature { edit.apply_unsigned(input) } else { edit.apply(input) };
-    let placements = placed.with_context(|| format!("failed to put .BTF into `{name}`"))?;
-    if placements.contains(&Placement::Detached) {
-        output.notice(&format!(
-            "`{name}` is linked with BTF of another size inside: its running program will see the \
-             old BTF, only readers of the file see the new one"
-        ));
-    }
-    Ok(())
 }
 
 /// The phases in the order they ended, in milliseconds.

@@ -5,6 +5,7 @@ mod base;
 mod batch;
 mod cache;
 mod cached;
+mod destination;
 pub mod encode;
 mod pool;
 mod progress;

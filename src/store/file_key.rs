@@ -3,7 +3,7 @@
 
 use std::io;
 
-use btfcache_schema::{CHUNK_SIZE, Fields, Key, KeyHasher, Purpose, Tag, Value};
+use btfcache_schema::{CHUNK_SIZE, Key, KeyHasher, Purpose};
 use rayon::prelude::*;
 
 use super::keys::content_fields;
@@ -21,19 +21,6 @@ pub fn content_key(elf: &ElfFile) -> io::Result<Key> {
     let mut hasher = KeyHasher::new(Purpose::Content);
     content_fields(elf, &digests, &mut hasher);
     Ok(hasher.finish())
-}
-
-/// The key of a base, by its images.
-#[must_use]
-pub fn base_key(images: &[&[u8]]) -> Key {
-    let mut hasher = KeyHasher::new(Purpose::Base);
-    for image in images {
-        let chunks = image.par_chunks(CHUNK_SIZE);
-        let digests: Vec<[u8; 32]> = chunks.map(|chunk| blake3::hash(chunk).into()).collect();
-        hasher.number(Tag::SectionSize, image.len() as u64);
-        hasher.field(Tag::FileBytes, Value::Digest(&join(&digests)));
-    }
-    hasher.finish()
 }
 
 /// The digest of each input section, in order.

@@ -50,8 +50,7 @@ impl<'a> Session<'a> {
         self.cache.as_ref()
     }
 
-    /// The key of the base at `path`; `read` makes it if the file must be read for that. `None`
-    /// without a cache.
+    /// The key of the base at `path`; `read` makes it if the file must be read for that.
     ///
     /// # Errors
     /// Those of `read`.
@@ -59,15 +58,15 @@ impl<'a> Session<'a> {
         &self,
         path: &Path,
         read: impl FnOnce() -> Result<Key, E>,
-    ) -> Result<Option<Key>, E> {
+    ) -> Result<Key, E> {
         let Some(cache) = &self.cache else {
-            return Ok(None);
+            return read();
         };
         let print = || path.metadata().ok().map(|metadata| Fingerprint::of(&metadata));
         let before = print().filter(|_| self.trusts_times());
         let now = SystemTime::now();
         match before.map(|print| cache.known_content(&print, Purpose::Base)) {
-            Some(Lookup::Known(key)) => return Ok(Some(key)),
+            Some(Lookup::Known(key)) => return Ok(key),
             Some(Lookup::Unusable(problem)) => self.add(problem),
             Some(Lookup::Unknown) | None => {}
         }
@@ -78,7 +77,7 @@ impl<'a> Session<'a> {
         {
             self.add(problem);
         }
-        Ok(Some(key))
+        Ok(key)
     }
 
     /// The prepared form of the base of this key, if it is stored.
@@ -193,6 +192,17 @@ struct Content {
     found_by: Counter,
 }
 
+impl Ticket {
+    /// The ticket, if all that was made of `elf` was made of what was hashed: to be asked before the
+    /// result is put into it. `hash` makes its key again where its times cannot tell.
+    #[must_use]
+    pub fn confirm(self, elf: &ElfFile, hash: impl FnOnce() -> io::Result<Key>) -> Option<Self> {
+        let is_unchanged =
+            self.keyed.as_ref().is_some_and(|keyed| is_unchanged(&keyed.content, elf, hash));
+        is_unchanged.then_some(self)
+    }
+}
+
 impl Inquiry<'_> {
     /// Looks for the result of `elf` with `options` and upon `base`; `hash` makes the key of its
     /// contents if the file must be read for that.
@@ -294,25 +304,16 @@ impl Inquiry<'_> {
         }
     }
 
-    /// Stores what was made under the name that `ticket` has for it, unless `elf` has changed since
-    /// it was hashed. `hash` makes its key again where its times cannot tell.
-    pub fn keep(
-        &mut self,
-        ticket: Ticket,
-        mut record: ResultRecord,
-        elf: &ElfFile,
-        hash: impl FnOnce() -> io::Result<Key>,
-    ) {
+    /// Stores what was made under the name that `ticket` has for it, which must be confirmed.
+    pub fn keep(&mut self, ticket: Ticket, mut record: ResultRecord) {
         let (Some(cache), Some(keyed)) = (self.session.writable(), ticket.keyed) else {
             return;
         };
-        if is_unchanged(&keyed.content, elf, hash) {
-            record.base_key = keyed.base;
-            record.microseconds = self.took;
-            let stored = cache.put_result(&keyed.key, &record);
-            if self.note(stored) {
-                self.run.add(Counter::Stores, 1);
-            }
+        record.base_key = keyed.base;
+        record.microseconds = self.took;
+        let stored = cache.put_result(&keyed.key, &record);
+        if self.note(stored) {
+            self.run.add(Counter::Stores, 1);
         }
     }
 

@@ -155,6 +155,13 @@ fn a_hit_is_like_a_miss_for_every_target() {
     // What was put into it does not make it another file.
     bench.quiet("encode --in-place warm");
     assert_eq!(bench.hits(), (5, 1));
+    // Nor does it keep what was put there from being found again.
+    bench.compile("module", "struct own { int a; } own;");
+    fs::copy(bench.path("module"), bench.path("again")).unwrap();
+    bench.quiet("encode --in-place module");
+    bench.quiet("encode --in-place again");
+    assert_eq!(bench.hits(), (6, 2));
+    assert!(fs::read(bench.path("module")).unwrap() == fs::read(bench.path("again")).unwrap());
 }
 
 #[test]
@@ -359,7 +366,8 @@ fn the_result_of_a_file_that_changed_is_not_kept() {
             file.write_all(b"more").unwrap();
         }
         let record = ResultRecord { btf: b"types".to_vec(), ..ResultRecord::default() };
-        inquiry.keep(answer.ticket, record, &elf, || content_key(&elf));
+        let ticket = answer.ticket.confirm(&elf, || content_key(&elf));
+        ticket.into_iter().for_each(|ticket| inquiry.keep(ticket, record.clone()));
         drop(inquiry);
         assert_eq!(session.cache().unwrap().usage().entries, count);
     }
@@ -373,7 +381,7 @@ fn the_result_of_a_file_that_changed_is_not_kept() {
     let options = Options { compat_pahole: true, ..Options::default() };
     let answer = inquiry.find(&elf, &options, None, || content_key(&elf));
     let other = || Ok(btfcache_schema::Key([1; 32]));
-    inquiry.keep(answer.ticket, ResultRecord::default(), &elf, other);
+    assert!(answer.ticket.confirm(&elf, other).is_none());
     assert_eq!(session.cache().unwrap().usage().entries, 1);
     assert!(session.warning().is_none());
 }

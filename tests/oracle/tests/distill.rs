@@ -1,10 +1,15 @@
 //! Distilling gives what libbpf's `btf__distill_base` gives, byte for byte.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
+use btfcache::base::prepare;
 use btfcache::btf::read::Btf;
 use btfcache::btf::verify::{Finding, verify, verify_on_distilled};
 use btfcache::distill::{DistillError, distill};
+use btfcache::options::Options;
+use btfcache::pipeline;
+use btfcache::timing::Timing;
 use btfcache_oracle::image::Input;
 use btfcache_oracle::libbpf::{self, Refusal};
 use btfcache_oracle::modules::{Module, factor, modules};
@@ -111,4 +116,23 @@ fn real_modules_are_distilled_as_by_libbpf() {
     }
     total.report("modules");
     assert_eq!(total.equal, modules.len(), "{total:?}");
+}
+
+/// What the program itself makes of those modules, distilled by the pipeline.
+#[test]
+fn modules_that_are_encoded_distilled_are_as_by_libbpf() {
+    let Some((image, modules)) = modules("modules_that_are_encoded_distilled_are_as_by_libbpf")
+    else {
+        return;
+    };
+    let base = Btf::parse(&image, None).unwrap();
+    let prepared = Arc::new(prepare(Btf::parse(&image, None).unwrap(), [0; 32]).unwrap());
+    let (options, timing) = (Options::default(), Timing::default());
+    for Module { path, .. } in &modules {
+        let encoded = pipeline::encode(path, Some(&prepared), &options, &timing).unwrap();
+        let theirs = libbpf::distill(&image, &encoded.btf).unwrap();
+        let ours = pipeline::distill(encoded, &base, &timing).unwrap();
+        let ours = (ours.distilled_base.unwrap(), ours.btf);
+        assert!(ours == theirs, "`{}` differs", path.display());
+    }
 }
