@@ -4,10 +4,14 @@
 //! tells its section; debug sections stay at 0, so that a section offset stays one
 //! (spec/encoding 1.1.7).
 
+mod on_demand;
+
 use anyhow::{Result, bail, ensure};
 use object::elf::{self, Machine, RelocationType};
 
 use crate::elf::{ElfFile, Section, SectionData, Symbol, SymbolTable, unsigned};
+
+pub use on_demand::{OnDemand, Relocated};
 
 /// Where the made-up layout starts: above any section size, so that no address in it can be
 /// mistaken for an offset into a section at address 0 (spec/encoding 5.3 rule 5).
@@ -50,17 +54,10 @@ pub fn section(
     symbols: Option<&SymbolTable>,
     layout: &[u64],
 ) -> Result<SectionData> {
-    let index = elf.sections().iter().position(|other| std::ptr::eq(other, section));
-    let applies = |table: &&Section| {
-        matches!(table.kind, elf::SHT_RELA | elf::SHT_REL)
-            && Some(table.info as usize) == index
-            && table.size > 0
-    };
-    let tables: Vec<&Section> = elf.sections().iter().filter(applies).collect();
+    let tables = tables_of(elf, section)?;
     if tables.is_empty() {
         return Ok(elf.data(section)?);
     }
-    ensure!(tables.len() <= MAX_TABLES, "{} sections relocate it", tables.len());
     let mut bytes = elf.bytes(section)?;
     let values = symbol_values(symbols, layout);
     for table in tables {
@@ -68,6 +65,37 @@ pub fn section(
             .apply(table, &mut bytes)?;
     }
     Ok(SectionData::Memory(bytes))
+}
+
+/// The same for a large section that is read piece by piece: relocated as it is read if possible.
+///
+/// # Errors
+/// As [`section`]; what is relocated later is checked when it is.
+pub fn in_pieces(
+    elf: &ElfFile,
+    section: &Section,
+    symbols: Option<&SymbolTable>,
+    layout: &[u64],
+) -> Result<Relocated> {
+    if let [table] = tables_of(elf, section)?[..]
+        && let Some(pieces) = OnDemand::new(elf, section, table, symbols, layout)?
+    {
+        return Ok(Relocated::OnDemand(pieces));
+    }
+    self::section(elf, section, symbols, layout).map(Relocated::Ready)
+}
+
+/// The relocation tables of `section`.
+fn tables_of<'a>(elf: &'a ElfFile, section: &Section) -> Result<Vec<&'a Section>> {
+    let index = elf.sections().iter().position(|other| std::ptr::eq(other, section));
+    let applies = |table: &&Section| {
+        matches!(table.kind, elf::SHT_RELA | elf::SHT_REL)
+            && Some(table.info as usize) == index
+            && table.size > 0
+    };
+    let tables: Vec<&Section> = elf.sections().iter().filter(applies).collect();
+    ensure!(tables.len() <= MAX_TABLES, "{} sections relocate it", tables.len());
+    Ok(tables)
 }
 
 /// What a relocation does to its field.
@@ -211,6 +239,16 @@ fn symbol_values(symbols: Option<&SymbolTable>, layout: &[u64]) -> Vec<u64> {
     symbols.map_or(&[][..], SymbolTable::symbols).iter().map(value).collect()
 }
 
+/// Which bytes of a section are at hand.
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    /// All of them.
+    All,
+    /// Some, from this offset on. A field at their end may be cut: who reads a header of unknown size
+    /// asks for more than he looks at.
+    From(u64),
+}
+
 struct Relocator<'a> {
     elf: &'a ElfFile,
     /// By symbol.
@@ -218,7 +256,13 @@ struct Relocator<'a> {
     format: Format,
 }
 
-impl Relocator<'_> {
+/// Whether entries are those of x86-64, aarch64 or riscv64.
+const fn is_plain(format: Format) -> bool {
+    let Format { is_64, big_endian, has_addend, is_mips64_little } = format;
+    is_64 && has_addend && !big_endian && !is_mips64_little
+}
+
+impl<'a> Relocator<'a> {
     fn apply(&self, table: &Section, bytes: &mut [u8]) -> Result<()> {
         let data = self.elf.data(table)?;
         let entry_size = self.format.entry_size();
@@ -228,8 +272,8 @@ impl Relocator<'_> {
         while start < data.len() {
             let size = chunk.min(data.len() - start);
             let part = data.range(self.elf, start, size as usize, &mut buffer)?;
-            if self.is_plain() {
-                self.apply_plain(part, bytes)?;
+            if is_plain(self.format) {
+                self.apply_within(part, Piece::All, bytes)?;
             } else {
                 for entry in part.chunks_exact(entry_size) {
                     self.apply_one(&self.format.parse(entry), bytes)?;
@@ -240,14 +284,16 @@ impl Relocator<'_> {
         Ok(())
     }
 
-    /// Whether entries are those of x86-64, aarch64 or riscv64.
-    fn is_plain(&self) -> bool {
-        let Format { is_64, big_endian, has_addend, is_mips64_little } = self.format;
-        is_64 && has_addend && !big_endian && !is_mips64_little
+    /// One for tables of the common shape.
+    fn plain(elf: &'a ElfFile, values: &'a [u64]) -> Self {
+        let format =
+            Format { is_64: true, big_endian: false, has_addend: true, is_mips64_little: false };
+        Self { elf, values, format }
     }
 
-    /// The same for entries of the common shape: a module has millions that set four or eight bytes.
-    fn apply_plain(&self, entries: &[u8], bytes: &mut [u8]) -> Result<()> {
+    /// Applies entries of the common shape to the bytes of a piece, and skips those for what lies
+    /// outside of it. A module has millions that set four or eight bytes.
+    fn apply_within(&self, entries: &[u8], piece: Piece, bytes: &mut [u8]) -> Result<()> {
         let word = |entry: &[u8; 24], at: usize| {
             u64::from_le_bytes(entry[at..at + 8].try_into().expect("of eight bytes"))
         };
@@ -258,8 +304,16 @@ impl Relocator<'_> {
             if last.0 != info as u32 {
                 last = (info as u32, action_of(machine, RelocationType(info as u32)));
             }
+            let mut place = word(entry, 0);
+            if let Piece::From(base) = piece {
+                let size = last.1.map_or(1, |(_, size)| u64::from(size.max(1)));
+                place = place.wrapping_sub(base);
+                if place.checked_add(size).is_none_or(|end| end > bytes.len() as u64) {
+                    continue;
+                }
+            }
             let value = self.symbol_value((info >> 32) as u32).wrapping_add(word(entry, 16));
-            let start = usize::try_from(word(entry, 0)).unwrap_or(usize::MAX);
+            let start = usize::try_from(place).unwrap_or(usize::MAX);
             let field = bytes.get_mut(start..).unwrap_or(&mut []);
             let is_done = match last.1 {
                 Some((Action::Set, 4)) => {
@@ -269,7 +323,8 @@ impl Relocator<'_> {
                 _ => false,
             };
             if !is_done {
-                self.apply_one(&self.format.parse(entry), bytes)?;
+                let entry = Entry { offset: place, ..self.format.parse(entry) };
+                self.apply_one(&entry, bytes)?;
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::base::Prepared;
 use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
 use crate::names::Names;
 use crate::options::Options;
-use crate::relocate;
+use crate::relocate::{self, Relocated};
 
 /// Everything that decoding a unit reads from. `.debug_info` and the location lists stay in the
 /// file and are read piece by piece, so that memory does not grow with their size.
@@ -19,7 +19,7 @@ pub struct Dwarf<'a> {
     /// The file itself.
     pub elf: &'a ElfFile,
     /// `.debug_info`.
-    pub info: SectionData,
+    pub info: Relocated,
     /// The units of `.debug_info`, in file order.
     pub units: Vec<UnitHeader>,
     /// `.debug_abbrev`.
@@ -113,8 +113,8 @@ impl Loader<'_> {
         Ok(if linked { names } else { names.indexed() })
     }
 
-    fn info(&self, section: &Section) -> Result<(SectionData, Vec<UnitHeader>)> {
-        let info = self.data(section)?;
+    fn info(&self, section: &Section) -> Result<(Relocated, Vec<UnitHeader>)> {
+        let info = self.pieces(section)?;
         let units = unit::list(self.elf, &info)?;
         Ok((info, units))
     }
@@ -146,6 +146,15 @@ impl Loader<'_> {
                 Ok(self.elf.bytes(section)?)
             }
         }
+    }
+
+    fn pieces(&self, section: &Section) -> Result<Relocated> {
+        if !self.elf.target().is_relocatable() {
+            return self.data(section).map(Relocated::Ready);
+        }
+        let name = String::from_utf8_lossy(&section.name);
+        relocate::in_pieces(self.elf, section, self.symbols, &self.layout)
+            .with_context(|| format!("failed to relocate `{name}`"))
     }
 
     fn data(&self, section: &Section) -> Result<SectionData> {

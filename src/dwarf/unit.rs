@@ -4,7 +4,8 @@ use gimli::constants as dw;
 
 use super::cursor::{Cursor, Eof};
 use super::template::Encoding;
-use crate::elf::{ElfFile, SectionData};
+use crate::elf::ElfFile;
+use crate::relocate::Relocated;
 
 /// A header is at most this long: 12 + 2 + 1 + 1 + 8 bytes, a signature and a type offset.
 const MAX_HEADER: u64 = 40;
@@ -60,7 +61,7 @@ pub enum UnitError {
 ///
 /// # Errors
 /// At the first header that is damaged.
-pub fn list(elf: &ElfFile, info: &SectionData) -> Result<Vec<UnitHeader>, UnitError> {
+pub fn list(elf: &ElfFile, info: &Relocated) -> Result<Vec<UnitHeader>, UnitError> {
     let mut units = Vec::new();
     let mut buffer = Vec::new();
     let mut offset = 0;
