@@ -26,7 +26,7 @@ use hashbrown::HashMap;
 
 use super::definitions::{Definitions, Occurrences, occurrences_of};
 use super::evidence::{Evidence, containers_of};
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Users};
 use crate::base::Matching;
 use crate::fragment::Fragment;
 use crate::pool::{ClassId, Key, Pool, is_definition, key_of};
@@ -79,6 +79,14 @@ pub struct Block {
     pub base_id: u32,
 }
 
+/// What all of it is found from.
+struct Input<'a> {
+    pool: &'a Pool,
+    fragments: &'a [Fragment],
+    users: Users,
+    base: Option<&'a Matching<'a>>,
+}
+
 impl Deviations {
     /// Finds the names with several definitions, in the units or in what they have in common with
     /// the `base`, and everything that deviates.
@@ -117,8 +125,9 @@ impl Deviations {
         let mut completions: Completions =
             candidates.iter_mut().map(|(&key, places)| (key, places.pop())).collect();
         let evidence = Evidence::of(containers, &places);
+        let all = Input { pool, fragments, users: Users::of(pool), base };
         let mut nodes = loop {
-            let nodes = found.deviate(pool, fragments, &occurrences, &completions, base);
+            let nodes = found.deviate(&all, &occurrences, &completions);
             let baseless = evidence.missing(&found, &occurrences, &completions, base);
             if baseless.is_empty() {
                 break nodes;
@@ -127,7 +136,7 @@ impl Deviations {
             completions.extend(baseless.into_iter().map(next));
         };
         found.set_completions(&completions);
-        while found.complete_with_blocks(pool, fragments, &mut nodes, base) {}
+        while found.complete_with_blocks(&all, &mut nodes) {}
         found.complete_aliases(fragments);
         found
     }
@@ -188,12 +197,11 @@ impl Deviations {
     /// Finds what deviates from these completions.
     fn deviate(
         &mut self,
-        pool: &Pool,
-        fragments: &[Fragment],
+        all: &Input<'_>,
         occurrences: &Occurrences,
         completions: &Completions,
-        base: Option<&Matching<'_>>,
     ) -> Nodes {
+        let &Input { pool, fragments, ref users, base } = all;
         self.set_completions(completions);
         let mut nodes = Nodes::default();
         for fragment in fragments {
@@ -206,7 +214,7 @@ impl Deviations {
                 .map(|&(_, class)| class)
                 .collect();
             if !others.is_empty() {
-                nodes.add_unit(pool, fragment, &others, &[]);
+                nodes.add_unit(pool, users, fragment, &others, &[]);
             }
         }
         self.set_nodes(pool, &mut nodes, base);
@@ -265,13 +273,8 @@ impl Deviations {
     /// A name whose every definition deviates has no completion that exists: the most common block
     /// takes its place. What leads there from a declaration then deviates as well, by which other
     /// names may get into the same situation: returns whether this must be done again.
-    fn complete_with_blocks(
-        &mut self,
-        pool: &Pool,
-        fragments: &[Fragment],
-        nodes: &mut Nodes,
-        base: Option<&Matching<'_>>,
-    ) -> bool {
+    fn complete_with_blocks(&mut self, all: &Input<'_>, nodes: &mut Nodes) -> bool {
+        let &Input { pool, fragments, ref users, base } = all;
         let lost = self.lost_completions(pool, fragments, base);
         if lost.is_empty() {
             return false;
@@ -292,7 +295,7 @@ impl Deviations {
             };
             let keys: Vec<Key> = declared.iter().filter(is_declared).map(|entry| entry.0).collect();
             if !keys.is_empty() {
-                nodes.add_unit(pool, fragment, &[], &keys);
+                nodes.add_unit(pool, users, fragment, &[], &keys);
             }
         }
         self.set_nodes(pool, nodes, base);

@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::NO_UNIT;
 use super::ambiguity::{Block, Deviations, Place};
 use super::partition::{Graph, Lead};
 use crate::base::Matching;
@@ -23,21 +24,31 @@ pub(super) struct Nodes {
     pub block_of: Vec<u32>,
     /// Those types, by id.
     base_types: Vec<u32>,
+    /// By class: the last unit that was added and has it.
+    members: Vec<u32>,
 }
 
 impl Nodes {
     /// Adds every class of `fragment` that reaches one of `others` or `keys`.
-    pub fn add_unit(&mut self, pool: &Pool, fragment: &Fragment, others: &[ClassId], keys: &[Key]) {
-        let mut classes = fragment.types.clone();
-        classes.extend_from_slice(&fragment.tags);
-        classes.extend(fragment.functions.iter().map(|function| pool.prototype(function.class)));
-        classes.sort_unstable();
-        classes.dedup();
-        let users = Users::of(pool, &classes);
+    pub fn add_unit(
+        &mut self,
+        pool: &Pool,
+        users: &Users,
+        fragment: &Fragment,
+        others: &[ClassId],
+        keys: &[Key],
+    ) {
+        self.members.resize(pool.len(), NO_UNIT);
+        let prototypes = fragment.functions.iter().map(|function| pool.prototype(function.class));
+        for class in fragment.types.iter().chain(&fragment.tags).copied().chain(prototypes) {
+            self.members[class.0 as usize] = fragment.unit;
+        }
+        let members = std::mem::take(&mut self.members);
+        let is_own = |class: &&ClassId| members[class.0 as usize] == fragment.unit;
         let mut aliases = fragment.aliases.clone();
         aliases.sort_by_key(|alias| alias.1);
         let mut waiting: Vec<ClassId> = others.to_vec();
-        keys.iter().for_each(|&key| waiting.extend_from_slice(users.of_key(key)));
+        keys.iter().for_each(|&key| waiting.extend(users.of_key(key).iter().filter(is_own)));
         while let Some(class) = waiting.pop() {
             let node = self.nodes.len() as u32;
             if self.index.contains_key(&(fragment.unit, class)) {
@@ -45,7 +56,7 @@ impl Nodes {
             }
             self.index.insert((fragment.unit, class), node);
             self.nodes.push((fragment.unit, class));
-            waiting.extend_from_slice(users.of_class(class));
+            waiting.extend(users.of_class(class).iter().filter(is_own));
             let record = pool.record(class);
             let is_typedef = kind_of(record) == Kind::Typedef;
             let key = match key_of(record) {
@@ -59,9 +70,10 @@ impl Nodes {
             let aliases = aliases[first..].iter().take_while(|alias| alias.1 == class);
             for key in key.into_iter().chain(aliases.map(|alias| alias.0)) {
                 self.definitions.insert((fragment.unit, key), node);
-                waiting.extend_from_slice(users.of_key(key));
+                waiting.extend(users.of_key(key).iter().filter(is_own));
             }
         }
+        self.members = members;
     }
 
     /// Sorts equal nodes into blocks. `found` tells what names stand for.
@@ -207,37 +219,75 @@ impl<'a> BaseNodes<'a> {
     }
 }
 
-/// Who refers to a class or a name within one unit.
-struct Users {
-    of_classes: HashMap<ClassId, Vec<ClassId>>,
-    of_keys: HashMap<Key, Vec<ClassId>>,
+/// Who refers to each class and name, in all units together.
+pub(super) struct Users {
+    of_classes: Lists,
+    /// By reference by kind and name: which of `of_keys`.
+    keys: HashMap<u32, u32>,
+    of_keys: Lists,
+}
+
+/// A list of classes for each number.
+struct Lists {
+    starts: Vec<u32>,
+    classes: Vec<ClassId>,
 }
 
 impl Users {
-    fn of(pool: &Pool, classes: &[ClassId]) -> Self {
-        let mut users = Self { of_classes: HashMap::new(), of_keys: HashMap::new() };
-        for &class in classes {
+    pub fn of(pool: &Pool) -> Self {
+        let mut keys: HashMap<u32, u32> = HashMap::new();
+        let mut by_class: Vec<(u32, ClassId)> = Vec::new();
+        let mut by_key: Vec<(u32, ClassId)> = Vec::new();
+        for class in pool.ids() {
             for_each_ref(pool.record(class), |reference| {
                 if reference == Ref::INDEX.0 {
                     return;
                 }
                 match Ref(reference).target() {
                     Target::Void => {}
-                    Target::Class(target) => {
-                        users.of_classes.entry(target).or_default().push(class);
+                    Target::Class(target) => by_class.push((target.0, class)),
+                    Target::Key(_) => {
+                        let next = keys.len() as u32;
+                        by_key.push((*keys.entry(reference).or_insert(next), class));
                     }
-                    Target::Key(key) => users.of_keys.entry(key).or_default().push(class),
                 }
             });
         }
-        users
+        let of_keys = Lists::new(keys.len(), &by_key);
+        Self { of_classes: Lists::new(pool.len(), &by_class), keys, of_keys }
     }
 
     fn of_class(&self, class: ClassId) -> &[ClassId] {
-        self.of_classes.get(&class).map_or(&[], Vec::as_slice)
+        self.of_classes.get(class.0)
     }
 
     fn of_key(&self, key: Key) -> &[ClassId] {
-        self.of_keys.get(&key).map_or(&[], Vec::as_slice)
+        self.keys.get(&Ref::from(key).0).map_or(&[], |&key| self.of_keys.get(key))
+    }
+}
+
+impl Lists {
+    /// Sorts (number, class) by number, of which there are so many.
+    fn new(count: usize, entries: &[(u32, ClassId)]) -> Self {
+        let mut starts = vec![0; count + 1];
+        for (number, _) in entries {
+            starts[*number as usize + 1] += 1;
+        }
+        for number in 0..count {
+            starts[number + 1] += starts[number];
+        }
+        let mut next = starts.clone();
+        let mut classes = vec![ClassId(0); entries.len()];
+        for (number, class) in entries {
+            let place = &mut next[*number as usize];
+            classes[*place as usize] = *class;
+            *place += 1;
+        }
+        Self { starts, classes }
+    }
+
+    fn get(&self, number: u32) -> &[ClassId] {
+        let range = self.starts.get(number as usize..number as usize + 2);
+        range.map_or(&[], |range| &self.classes[range[0] as usize..range[1] as usize])
     }
 }

@@ -143,7 +143,8 @@ fn blocks(elf: &ElfFile, table: &SectionData) -> Result<Option<Vec<u64>>> {
     let mut blocks = Vec::with_capacity(count);
     let mut end = 0;
     for run in runs? {
-        let Some(run) = run.filter(|run| run.firsts.first().is_none_or(|&first| first >= end)) else {
+        let Some(run) = run.filter(|run| run.firsts.first().is_none_or(|&first| first >= end))
+        else {
             return Ok(None);
         };
         blocks.extend(run.firsts);
