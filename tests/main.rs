@@ -8,6 +8,7 @@ mod suites {
     mod btf;
     mod cache;
     mod cli;
+    mod compressed;
     mod dwarf;
     mod embed;
     mod encode;

@@ -2,9 +2,10 @@
 //!
 //! Memory grows with what really comes out of the stream, never with what a header claims.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use object::elf::CompressionType;
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::{ElfError, ElfFile, Section, unsigned};
 
@@ -57,9 +58,34 @@ fn zlib(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> 
 }
 
 fn zstd(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
-    let decoder = ruzstd::decoding::StreamingDecoder::new(body)
-        .map_err(|error| section.error(format!("damaged zstd stream: {error}")))?;
-    drain(section, decoder, body.len(), size)
+    drain(section, Frames { decoder: None, rest: body }, body.len(), size)
+}
+
+/// Reads zstd frames that follow each other: some linkers make one of each piece of a section.
+struct Frames<'a> {
+    decoder: Option<StreamingDecoder<&'a [u8], FrameDecoder>>,
+    /// What follows the frame being decoded, once that is known.
+    rest: &'a [u8],
+}
+
+impl Read for Frames<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(mut decoder) = self.decoder.take() {
+                let count = decoder.read(buffer)?;
+                if count > 0 || buffer.is_empty() {
+                    self.decoder = Some(decoder);
+                    return Ok(count);
+                }
+                self.rest = decoder.into_inner();
+            }
+            if self.rest.is_empty() {
+                return Ok(0);
+            }
+            let decoder = StreamingDecoder::new(self.rest).map_err(io::Error::other)?;
+            self.decoder = Some(decoder);
+        }
+    }
 }
 
 fn drain(
