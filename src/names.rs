@@ -18,6 +18,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::base::{Prepared, StringSlot};
+use crate::pool::spread;
 use crate::string_index::StringIndex;
 
 /// A name; [`NameId::NONE`] is the empty one. Always below 2^29, which class references rely on.
@@ -214,9 +215,9 @@ impl Names {
 
     fn in_section(&self, bytes: &[u8]) -> Option<NameId> {
         let direct = self.direct.as_ref()?;
-        let hash = self.hasher.hash_one(bytes);
-        let same = |entry: &(u32, u32)| self.is_string_at(*entry, hash as u32, bytes);
-        direct.table.find(hash, same).map(|entry| NameId(entry.1 + 1))
+        let tag = self.hasher.hash_one(bytes) as u32;
+        let same = |entry: &(u32, u32)| self.is_string_at(*entry, tag, bytes);
+        direct.table.find(spread(tag), same).map(|entry| NameId(entry.1 + 1))
     }
 
     fn is_string_at(&self, entry: (u32, u32), tag: u32, bytes: &[u8]) -> bool {
@@ -308,19 +309,17 @@ impl Names {
     /// Returns what direct use needs, or `None` if some string occurs twice.
     fn find_direct(&self) -> Option<Direct> {
         let mut empty = u32::MAX;
-        let mut table = HashTable::with_capacity(self.strings.len() / 20);
+        let count = memchr::memchr_iter(0, &self.strings).count();
+        let mut table = HashTable::with_capacity(count.min(self.strings.len() / 8));
         let mut start = 0;
         while start < self.strings.len() {
             let bytes = until_nul(&self.strings[start..]);
             let offset = start as u32;
-            let hash = self.hasher.hash_one(bytes);
-            let tag = hash as u32;
-            if table.find(hash, |entry| self.is_string_at(*entry, tag, bytes)).is_some() {
+            let tag = self.hasher.hash_one(bytes) as u32;
+            if table.find(spread(tag), |entry| self.is_string_at(*entry, tag, bytes)).is_some() {
                 return None;
             }
-            table.insert_unique(hash, (tag, offset), |entry: &(u32, u32)| {
-                self.hasher.hash_one(until_nul(&self.strings[entry.1 as usize..]))
-            });
+            table.insert_unique(spread(tag), (tag, offset), |entry: &(u32, u32)| spread(entry.0));
             if bytes.is_empty() {
                 empty = offset;
             }

@@ -147,7 +147,8 @@ pub struct Pool {
     /// Place of each class in `words`.
     places: Vec<u32>,
     /// Places of all classes, by hash.
-    table: HashTable<u32>,
+    /// (upper half of the hash, place) of each record.
+    table: HashTable<(u32, u32)>,
     seed: u64,
     /// Place of the class that was last asked for.
     last: u32,
@@ -251,17 +252,18 @@ impl Pool {
 
     fn look_up(&mut self, wanted: &[u32]) -> u32 {
         let Self { words, places, table, seed, .. } = self;
-        let hash = hash(wanted, *seed);
-        if let Some(&place) = table.find(hash, |&place| record(words, place) == wanted) {
-            return place;
+        // One half of the hash is enough to find a record, and is kept for when the table grows.
+        let tag = (hash(wanted, *seed) >> 32) as u32;
+        let is_wanted = |entry: &(u32, u32)| entry.0 == tag && record(words, entry.1) == wanted;
+        if let Some(found) = table.find(spread(tag), is_wanted) {
+            return found.1;
         }
         assert!(words.len() + wanted.len() < 1 << 30, "too many distinct types");
         let place = words.len() as u32;
         words.extend::<Header>([wanted.len() as u32, places.len() as u32, 0, 0]);
         words.extend_from_slice(wanted);
         places.push(place);
-        let rehash = |&place: &u32| crate::pool::hash(record(words, place), *seed);
-        table.insert_unique(hash, place, rehash);
+        table.insert_unique(spread(tag), (tag, place), |entry| spread(entry.0));
         place
     }
 }
@@ -287,6 +289,11 @@ fn is_same(one: &[u32], two: &[u32]) -> bool {
         }
         _ => one == two,
     }
+}
+
+/// A hash of 64 bits, both ends of which the table uses.
+pub(crate) const fn spread(tag: u32) -> u64 {
+    tag as u64 | (tag as u64) << 32
 }
 
 /// Folds words by 64x64 to 128 bit multiplication, two words at a time.
