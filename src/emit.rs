@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::base::{Matching, Prepared};
 use crate::btf::kind::{Info, KINDS, Kind, MAX_VLEN, kind_of, map_names, map_refs};
+use crate::btf::verify::is_identifier;
 use crate::fragment::Fragment;
 use crate::merge::{Item, NO_UNIT, Numbered, Union};
 use crate::names::{NameId, Names};
@@ -52,11 +53,22 @@ const MAX_ID: u32 = 0xf_ffff;
 /// Largest string offset that the kernel accepts.
 const MAX_STRING: usize = 0xff_ffff;
 
+/// An image, and what the kernel would not like about it.
+#[derive(Clone, Debug)]
+pub struct Emitted {
+    /// The image.
+    pub btf: Vec<u8>,
+    /// How many names no identifier can be, and the first of them.
+    pub invalid_names: Option<(usize, String)>,
+    /// How many structs have members out of order or beyond their end, and the name of the first.
+    pub misplaced_members: Option<(usize, String)>,
+}
+
 /// Writes the image.
 ///
 /// # Errors
 /// When there are more types or strings than the kernel accepts.
-pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
+pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
     let items = &contents.numbered.items;
     let last_id = contents.numbered.next_id() - 1;
     ensure!(last_id <= MAX_ID, "{last_id} types: the kernel reads at most {MAX_ID}");
@@ -64,7 +76,7 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
     let mut parts: Vec<Part> = items
         .par_chunks(chunk)
         .enumerate()
-        .map(|(number, part)| Part::new(contents.records(part, number * chunk)))
+        .map(|(number, part)| Part::new(contents.records(part, number * chunk), contents.names))
         .collect();
     let base = contents.numbered.base().map(Matching::base);
     let mut strings = Strings::new(contents.names, base);
@@ -77,46 +89,104 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Vec<u8>> {
     }
     let place = |part: &mut Part| part.take_bytes(&strings.offsets, format.big_endian);
     let types: Vec<Vec<u8>> = parts.par_iter_mut().map(place).collect();
-    Ok(image(&types, &strings.bytes, format))
+    let text = |name: NameId| {
+        String::from_utf8_lossy(contents.names.bytes(name, &mut [0; 4])).into_owned()
+    };
+    let tell = |found: Vec<NameId>| found.first().map(|&first| (found.len(), text(first)));
+    let mut seen = HashSet::new();
+    let invalid = parts.iter().flat_map(|part| &part.invalid_names).copied();
+    Ok(Emitted {
+        btf: image(&types, &strings.bytes, format),
+        invalid_names: tell(invalid.filter(|name| seen.insert(name.0)).collect()),
+        misplaced_members: tell(parts.iter().flat_map(|part| &part.misplaced).copied().collect()),
+    })
 }
 
 /// Consecutive records, whose names are ids yet.
 struct Part {
     records: Vec<u32>,
-    /// Their names, each once, in order of first use.
+    /// Their names in order of first use.
     names: Vec<NameId>,
+    /// Those of them that should be identifiers and are not.
+    invalid_names: Vec<NameId>,
+    /// Structs whose members are not where members can be, by name.
+    misplaced: Vec<NameId>,
 }
 
 impl Part {
-    fn new(mut records: Vec<u32>) -> Self {
-        let mut names = Vec::new();
-        let mut seen = HashSet::new();
-        for_each_name(&mut records, |name| {
-            if seen.insert(name) {
-                names.push(NameId(name));
+    fn new(mut records: Vec<u32>, names: &Names) -> Self {
+        let mut part = Self {
+            records: Vec::new(),
+            names: Vec::new(),
+            invalid_names: Vec::new(),
+            misplaced: Vec::new(),
+        };
+        // Identifiers, and texts such as `long unsigned int`: a name can be both.
+        let (mut identifiers, mut texts) = (HashSet::new(), HashSet::new());
+        for_each_record(&mut records, |record| {
+            let is_text = has_text_for_name(record);
+            let seen = if is_text { &mut texts } else { &mut identifiers };
+            map_names(record, |name| {
+                if seen.insert(name) {
+                    part.names.push(NameId(name));
+                    if !is_text && name != 0 && !is_valid(names, NameId(name)) {
+                        part.invalid_names.push(NameId(name));
+                    }
+                }
+                name
+            });
+            if has_misplaced_members(record) {
+                part.misplaced.push(NameId(record[0]));
             }
-            name
         });
-        Self { records, names }
+        part.records = records;
+        part
     }
 
     /// The records as bytes, with the names' offsets.
     fn take_bytes(&mut self, offsets: &HashMap<u32, u32>, big_endian: bool) -> Vec<u8> {
-        for_each_name(&mut self.records, |name| if name == 0 { 0 } else { offsets[&name] });
+        for_each_record(&mut self.records, |record| {
+            map_names(record, |name| if name == 0 { 0 } else { offsets[&name] });
+        });
         let mut bytes = Vec::new();
         append_words(&mut bytes, &self.records, big_endian);
         bytes
     }
 }
 
-/// Replaces every name of consecutive records by what `change` makes of it.
-fn for_each_name(records: &mut [u32], mut change: impl FnMut(u32) -> u32) {
+/// Visits consecutive records.
+fn for_each_record(records: &mut [u32], mut visit: impl FnMut(&mut [u32])) {
     let mut start = 0;
     while start < records.len() {
         let size = record_words(Info(records[start + 1]));
-        map_names(&mut records[start..start + size], &mut change);
+        visit(&mut records[start..start + size]);
         start += size;
     }
+}
+
+/// Whether the name of the record is no identifier, but words, a section or any text.
+fn has_text_for_name(record: &[u32]) -> bool {
+    use Kind::{Datasec, DeclTag, Float, Int, TypeTag};
+    matches!(kind_of(record), Int | Float | Datasec | DeclTag | TypeTag)
+}
+
+fn is_valid(names: &Names, name: NameId) -> bool {
+    is_identifier(names.bytes(name, &mut [0; 4]))
+}
+
+/// Whether a member begins before the one before it, or beyond the end (spec/btf-and-dedup 4.3).
+fn has_misplaced_members(record: &[u32]) -> bool {
+    if !matches!(kind_of(record), Kind::Struct | Kind::Union) {
+        return false;
+    }
+    let mask = if Info(record[1]).kflag() { 0xff_ffff } else { u32::MAX };
+    let (members, _) = record[3..].as_chunks::<3>();
+    let mut last = 0;
+    members.iter().any(|member| {
+        let offset = member[2] & mask;
+        let is_before = offset < std::mem::replace(&mut last, offset);
+        is_before || offset.div_ceil(8) > record[2]
+    })
 }
 
 /// Words of a record with this second word.

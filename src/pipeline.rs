@@ -12,7 +12,7 @@ use crate::decode;
 use crate::distill;
 use crate::dwarf::sections::Dwarf;
 use crate::elf::{ElfFile, SymbolTable};
-use crate::emit::{self, Contents, Format};
+use crate::emit::{self, Contents, Emitted, Format};
 use crate::merge::{self, Deviations, IndexClass, Union};
 use crate::options::{Feature, Options};
 use crate::select::{self, ChosenVariables, FunctionTable, Selection};
@@ -177,8 +177,29 @@ fn finish(
         big_endian: dwarf.elf.target().big_endian,
         has_layout: options.features.has(Feature::Layout),
     };
-    encoded.btf = timing.phase("emit", || emit::emit(contents, format))?;
+    let emitted = timing.phase("emit", || emit::emit(contents, format))?;
+    encoded.notices.extend(refusals(&emitted));
+    encoded.btf = emitted.btf;
     Ok(encoded)
+}
+
+/// What will make the kernel refuse an image.
+fn refusals(emitted: &Emitted) -> impl Iterator<Item = String> {
+    let names = emitted.invalid_names.as_ref().map(|(count, first)| {
+        format!(
+            "the kernel will refuse this BTF: {count} x name that is none in C (first `{}`); \
+             `--lang-exclude` leaves other languages out",
+            first.escape_debug()
+        )
+    });
+    let members = emitted.misplaced_members.as_ref().map(|(count, first)| {
+        format!(
+            "the kernel will refuse this BTF: {count} x struct with members out of order or beyond \
+             its end (first `{}`)",
+            first.escape_debug()
+        )
+    });
+    names.into_iter().chain(members)
 }
 
 /// What this ELF file's symbols and sections say about variables and functions.

@@ -15,6 +15,8 @@ mod special;
 
 use std::borrow::Cow;
 
+pub use record::is_identifier;
+
 use super::kind::{Info, Kind};
 use super::read::{Btf, Section};
 

@@ -42,11 +42,9 @@ pub enum Note {
     ImportedUnit,
     /// A skeleton unit: its DWARF is in a .dwo file.
     SkeletonUnit,
-    /// A type that a name of another language makes invalid for the kernel.
-    InvalidName,
 }
 
-const NOTES: usize = Note::InvalidName as usize + 1;
+const NOTES: usize = Note::SkeletonUnit as usize + 1;
 
 impl Note {
     const ALL: [Self; NOTES] = [
@@ -68,7 +66,6 @@ impl Note {
         Self::Qualifier,
         Self::ImportedUnit,
         Self::SkeletonUnit,
-        Self::InvalidName,
     ];
 
     const fn text(self) -> &'static str {
@@ -91,7 +88,6 @@ impl Note {
             Self::Qualifier => "qualifier such as _Atomic",
             Self::ImportedUnit => "imported unit",
             Self::SkeletonUnit => "skeleton unit of split DWARF",
-            Self::InvalidName => "name that the kernel rejects",
         }
     }
 }

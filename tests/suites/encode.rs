@@ -264,3 +264,59 @@ fn a_section_that_is_not_loaded_has_no_variables() {
     std::fs::write(&program, bytes).unwrap();
     assert!(encode(&program, &[]) == before);
 }
+
+/// Compiles `source` to assembler with comments, changes it, and encodes what it assembles to;
+/// gives what is said on stderr and the exit code with `flags`. `None` without gcc.
+fn encode_changed(
+    change: impl Fn(&str) -> String,
+    flags: &[&str],
+) -> Option<(Option<i32>, String)> {
+    let directory = TempDir::new().unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).current_dir(directory.path()).output()
+    };
+    let source = "struct outer { long first; int plain_member; } object;\n";
+    std::fs::write(directory.path().join("a.c"), source).unwrap();
+    if run("gcc", &["-g", "-dA", "-S", "a.c"]).is_err() {
+        crate::harness::skip("encode::encode_changed", "no gcc");
+        return None;
+    }
+    let path = directory.path().join("a.s");
+    let changed = change(&std::fs::read_to_string(&path).unwrap());
+    std::fs::write(path, changed).unwrap();
+    assert!(run("gcc", &["-c", "a.s"]).unwrap().status.success());
+    let arguments = [&["encode", "--no-cache", "a.o", "-o", "a.btf"], flags].concat();
+    let ran = run(env!("CARGO_BIN_EXE_btfcache"), &arguments).unwrap();
+    assert_eq!(directory.path().join("a.btf").exists(), ran.status.success());
+    if ran.status.success() {
+        let verified = run(env!("CARGO_BIN_EXE_btfcache"), &["verify", "a.btf"]).unwrap();
+        assert_eq!(verified.status.success(), ran.stderr.is_empty(), "{ran:?} {verified:?}");
+    }
+    Some((ran.status.code(), String::from_utf8(ran.stderr).unwrap()))
+}
+
+/// What comes of names of other languages, and of damage, is not kept secret.
+#[test]
+fn btf_that_the_kernel_will_refuse_is_told() {
+    let renamed = |text: &str| text.replace("plain_member", "plain<membe>");
+    let moved = |text: &str| {
+        let is_place = |line: &&str| line.ends_with("# DW_AT_data_member_location");
+        let last = text.lines().filter(is_place).next_back().unwrap();
+        text.replace(last, "\t.byte\t0x64")
+    };
+    let cases: [(&dyn Fn(&str) -> String, &str); 3] = [
+        (&str::to_owned, ""),
+        (&renamed, "1 x name that is none in C (first `plain<membe>`)"),
+        (&moved, "1 x struct with members out of order or beyond its end (first `outer`)"),
+    ];
+    for (change, part) in cases {
+        let Some((code, said)) = encode_changed(change, &[]) else { return };
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains(part) && said.lines().count() == usize::from(!part.is_empty()),
+            "{said}"
+        );
+        let (code, said) = encode_changed(change, &["--strict"]).unwrap();
+        assert_eq!(code, Some(if part.is_empty() { 0 } else { 2 }), "{said}");
+    }
+}

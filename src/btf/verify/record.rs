@@ -202,7 +202,8 @@ fn is_type(id: u32) -> bool {
 }
 
 /// Whether the kernel takes this for the name of something in C.
-pub(super) fn is_identifier(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_identifier(name: &[u8]) -> bool {
     let is_punctuation = |byte: u8| byte == b'_' || byte == b'.';
     let is_rest = |byte: &u8| byte.is_ascii_alphanumeric() || is_punctuation(*byte);
     let is_start =

@@ -60,7 +60,7 @@ pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output 
         names: &names,
     };
     let format = Format { big_endian: false, has_layout: false };
-    let bytes = emit::emit(contents, format).expect("the program is small");
+    let bytes = emit::emit(contents, format).expect("the program is small").btf;
     let translations: Vec<Vec<ClassId>> =
         pools.iter().map(|pool| translation(pool, &mut union.pool)).collect();
     let classes = decoded
