@@ -60,7 +60,8 @@ pub struct Emitted {
     pub btf: Vec<u8>,
     /// How many names no identifier can be, and the first of them.
     pub invalid_names: Option<(usize, String)>,
-    /// How many structs have members out of order or beyond their end, and the name of the first.
+    /// How many structs have members out of order, beyond their end or of their own type, and the
+    /// name of the first.
     pub misplaced_members: Option<(usize, String)>,
 }
 
@@ -76,7 +77,11 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
     let mut parts: Vec<Part> = items
         .par_chunks(chunk)
         .enumerate()
-        .map(|(number, part)| Part::new(contents.records(part, number * chunk), contents.names))
+        .map(|(number, part)| {
+            let first = number * chunk;
+            let first_id = contents.numbered.first_id + first as u32;
+            Part::new(contents.records(part, first), first_id, contents.names)
+        })
         .collect();
     let base = contents.numbered.base().map(Matching::base);
     let mut strings = Strings::new(contents.names, base);
@@ -114,7 +119,7 @@ struct Part {
 }
 
 impl Part {
-    fn new(mut records: Vec<u32>, names: &Names) -> Self {
+    fn new(mut records: Vec<u32>, first_id: u32, names: &Names) -> Self {
         let mut part = Self {
             records: Vec::new(),
             names: Vec::new(),
@@ -123,6 +128,7 @@ impl Part {
         };
         // Identifiers, and texts such as `long unsigned int`: a name can be both.
         let (mut identifiers, mut texts) = (HashSet::new(), HashSet::new());
+        let mut id = first_id;
         for_each_record(&mut records, |record| {
             let is_text = has_text_for_name(record);
             let seen = if is_text { &mut texts } else { &mut identifiers };
@@ -135,9 +141,10 @@ impl Part {
                 }
                 name
             });
-            if has_misplaced_members(record) {
+            if has_misplaced_members(record, id) {
                 part.misplaced.push(NameId(record[0]));
             }
+            id += 1;
         });
         part.records = records;
         part
@@ -174,8 +181,9 @@ fn is_valid(names: &Names, name: NameId) -> bool {
     is_identifier(names.bytes(name, &mut [0; 4]))
 }
 
-/// Whether a member begins before the one before it, or beyond the end (spec/btf-and-dedup 4.3).
-fn has_misplaced_members(record: &[u32]) -> bool {
+/// Whether a member of this struct begins before the one before it, or beyond the end, or is the
+/// struct itself, whose id this is (spec/btf-and-dedup 4.3, KR7).
+fn has_misplaced_members(record: &[u32], id: u32) -> bool {
     if !matches!(kind_of(record), Kind::Struct | Kind::Union) {
         return false;
     }
@@ -185,7 +193,7 @@ fn has_misplaced_members(record: &[u32]) -> bool {
     members.iter().any(|member| {
         let offset = member[2] & mask;
         let is_before = offset < std::mem::replace(&mut last, offset);
-        is_before || offset.div_ceil(8) > record[2]
+        is_before || offset.div_ceil(8) > record[2] || member[1] == id
     })
 }
 

@@ -194,8 +194,8 @@ fn refusals(emitted: &Emitted) -> impl Iterator<Item = String> {
     });
     let members = emitted.misplaced_members.as_ref().map(|(count, first)| {
         format!(
-            "the kernel will refuse this BTF: {count} x struct with members out of order or beyond \
-             its end (first `{}`)",
+            "the kernel will refuse this BTF: {count} x struct with members out of order, beyond its \
+             end or of its own type (first `{}`)",
             first.escape_debug()
         )
     });

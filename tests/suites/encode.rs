@@ -301,13 +301,26 @@ fn btf_that_the_kernel_will_refuse_is_told() {
     let renamed = |text: &str| text.replace("plain_member", "plain<membe>");
     let moved = |text: &str| {
         let is_place = |line: &&str| line.ends_with("# DW_AT_data_member_location");
-        let last = text.lines().filter(is_place).next_back().unwrap();
+        let last = text.lines().rfind(is_place).unwrap();
         text.replace(last, "\t.byte\t0x64")
     };
-    let cases: [(&dyn Fn(&str) -> String, &str); 3] = [
+    let nested = |text: &str| {
+        let die = text.lines().find(|line| line.contains("DW_TAG_structure_type")).unwrap();
+        let offset = die.split("(DIE (").nth(1).unwrap().split(')').next().unwrap();
+        // The type of the member before the last place of one.
+        let start = text.rfind("# DW_AT_data_member_location").unwrap();
+        let end = text[..start].rfind("# DW_AT_type").unwrap();
+        let line = text[..end].rfind('\n').unwrap();
+        format!("{}\n\t.long\t{offset}\t{}", &text[..line], &text[end..])
+    };
+    type Change<'a> = &'a dyn Fn(&str) -> String;
+    let misplaced =
+        "1 x struct with members out of order, beyond its end or of its own type (first `outer`)";
+    let cases: [(Change<'_>, &str); 4] = [
         (&str::to_owned, ""),
         (&renamed, "1 x name that is none in C (first `plain<membe>`)"),
-        (&moved, "1 x struct with members out of order or beyond its end (first `outer`)"),
+        (&moved, misplaced),
+        (&nested, misplaced),
     ];
     for (change, part) in cases {
         let Some((code, said)) = encode_changed(change, &[]) else { return };
