@@ -13,5 +13,6 @@ mod suites {
     mod embed;
     mod encode;
     mod pahole_cli;
+    mod split;
     mod upon_base;
 }

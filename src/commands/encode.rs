@@ -85,7 +85,8 @@ fn encode_all(
     session: &Session<'_>,
     output: Output,
 ) -> Result<()> {
-    let base = request.base.as_deref().map(|path| Base::open(path, session)).transpose()?;
+    let open = |path| Base::open(path, session).with_context(|| failed_upon(inputs, path));
+    let base = request.base.as_deref().map(open).transpose()?;
     let job = Job { request, session, base: base.as_ref(), output };
     match inputs {
         [input] if request.files_from.is_none() => {
@@ -97,6 +98,13 @@ fn encode_all(
             })
         }
         _ => batch::run(&job, inputs),
+    }
+}
+
+fn failed_upon(inputs: &[PathBuf], base: &Path) -> String {
+    match inputs {
+        [input] => format!("failed to encode `{}` upon `{}`", input.display(), base.display()),
+        _ => format!("failed to encode {} files upon `{}`", inputs.len(), base.display()),
     }
 }
 
