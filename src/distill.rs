@@ -184,7 +184,7 @@ fn write(split: &Btf<'_>, kept: &[u32], moved: &[u32]) -> Distilled {
         map_names(&mut words[start..], |name| strings.offset(split.name(name)));
     }
     let (base_strings, split_strings) = strings.bytes.split_at(base_strings);
-    let format = Format { big_endian: split.is_big_endian(), has_layout: false };
+    let format = Format { big_endian: split.is_big_endian(), ..Format::default() };
     Distilled {
         base: emit::image_of_words(&base_words, base_strings, format),
         split: emit::image_of_words(&words, split_strings, format),

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::base::{Matching, Prepared};
 use crate::btf::kind::{Info, KINDS, Kind, MAX_VLEN, kind_of, map_names, map_refs};
+use crate::btf::spelling::as_identifier;
 use crate::btf::verify::is_identifier;
 use crate::fragment::Fragment;
 use crate::merge::{Item, NO_UNIT, Numbered, Union};
@@ -40,12 +41,15 @@ pub struct Contents<'a> {
 }
 
 /// How an image is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Format {
     /// Byte order.
     pub big_endian: bool,
     /// With the layout section (rule Y1) and the header that has room for it.
     pub has_layout: bool,
+    /// Names that no identifier can be stay as they are, as pahole has them; the kernel will refuse
+    /// the image.
+    pub keeps_invalid_names: bool,
 }
 
 /// Largest type id that the kernel accepts in a reference.
@@ -58,11 +62,13 @@ const MAX_STRING: usize = 0xff_ffff;
 pub struct Emitted {
     /// The image.
     pub btf: Vec<u8>,
-    /// How many names no identifier can be, and the first of them.
-    pub invalid_names: Option<(usize, String)>,
+    /// How many names no identifier can be, the first of them, and how it is spelt.
+    pub invalid_names: Option<(usize, String, String)>,
     /// How many structs have members out of order, beyond their end or of their own type, and the
     /// name of the first.
     pub misplaced_members: Option<(usize, String)>,
+    /// How many structs and unions are empty because they are used by value, but only declared.
+    pub emptied: usize,
 }
 
 /// Writes the image.
@@ -73,6 +79,10 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
     let items = &contents.numbered.items;
     let last_id = contents.numbered.next_id() - 1;
     ensure!(last_id <= MAX_ID, "{last_id} types: the kernel reads at most {MAX_ID}");
+    let by_value = match contents.union.fragments.iter().all(|fragment| fragment.is_c) {
+        true => HashSet::new(),
+        false => declared_by_value(&contents.records(items, 0), contents.numbered.first_id),
+    };
     let chunk = items.len().div_ceil(rayon::current_num_threads() * 4).max(1024);
     let mut parts: Vec<Part> = items
         .par_chunks(chunk)
@@ -80,7 +90,11 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
         .map(|(number, part)| {
             let first = number * chunk;
             let first_id = contents.numbered.first_id + first as u32;
-            Part::new(contents.records(part, first), first_id, contents.names)
+            let mut records = contents.records(part, first);
+            if !by_value.is_empty() {
+                make_empty(&mut records, first_id, &by_value);
+            }
+            Part::new(records, first_id, contents.names, format)
         })
         .collect();
     let base = contents.numbered.base().map(Matching::base);
@@ -97,13 +111,17 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
     let text = |name: NameId| {
         String::from_utf8_lossy(contents.names.bytes(name, &mut [0; 4])).into_owned()
     };
-    let tell = |found: Vec<NameId>| found.first().map(|&first| (found.len(), text(first)));
     let mut seen = HashSet::new();
     let invalid = parts.iter().flat_map(|part| &part.invalid_names).copied();
+    let invalid: Vec<(NameId, NameId)> = invalid.filter(|(name, _)| seen.insert(name.0)).collect();
+    let misplaced: Vec<NameId> = parts.iter().flat_map(|part| &part.misplaced).copied().collect();
     Ok(Emitted {
         btf: image(&types, &strings.bytes, format),
-        invalid_names: tell(invalid.filter(|name| seen.insert(name.0)).collect()),
-        misplaced_members: tell(parts.iter().flat_map(|part| &part.misplaced).copied().collect()),
+        invalid_names: invalid
+            .first()
+            .map(|&(name, spelt)| (invalid.len(), text(name), text(spelt))),
+        emptied: by_value.len(),
+        misplaced_members: misplaced.first().map(|&first| (misplaced.len(), text(first))),
     })
 }
 
@@ -112,14 +130,14 @@ struct Part {
     records: Vec<u32>,
     /// Their names in order of first use.
     names: Vec<NameId>,
-    /// Those of them that should be identifiers and are not.
-    invalid_names: Vec<NameId>,
+    /// Those that should be identifiers and are not, each with what it is spelt as.
+    invalid_names: Vec<(NameId, NameId)>,
     /// Structs whose members are not where members can be, by name.
     misplaced: Vec<NameId>,
 }
 
 impl Part {
-    fn new(mut records: Vec<u32>, first_id: u32, names: &Names) -> Self {
+    fn new(mut records: Vec<u32>, first_id: u32, names: &Names, format: Format) -> Self {
         let mut part = Self {
             records: Vec::new(),
             names: Vec::new(),
@@ -128,18 +146,24 @@ impl Part {
         };
         // Identifiers, and texts such as `long unsigned int`: a name can be both.
         let (mut identifiers, mut texts) = (HashSet::new(), HashSet::new());
+        let mut spellings: HashMap<u32, u32> = HashMap::new();
         let mut id = first_id;
         for_each_record(&mut records, |record| {
             let is_text = has_text_for_name(record);
             let seen = if is_text { &mut texts } else { &mut identifiers };
             map_names(record, |name| {
                 if seen.insert(name) {
-                    part.names.push(NameId(name));
-                    if !is_text && name != 0 && !is_valid(names, NameId(name)) {
-                        part.invalid_names.push(NameId(name));
+                    let mut spelt = NameId(name);
+                    if !is_text && name != 0 && !is_valid(names, spelt) {
+                        spelt = format.spelling(names, spelt);
+                        spellings.insert(name, spelt.0);
+                        part.invalid_names.push((NameId(name), spelt));
                     }
+                    part.names.push(spelt);
                 }
-                name
+                // Hardly ever is there a name to be changed.
+                let may_change = !is_text && !spellings.is_empty();
+                if may_change { *spellings.get(&name).unwrap_or(&name) } else { name }
             });
             if has_misplaced_members(record, id) {
                 part.misplaced.push(NameId(record[0]));
@@ -161,6 +185,68 @@ impl Part {
     }
 }
 
+/// Forward declarations among `records` whose size matters, because something has a member or elements
+/// of the type. C knows none; C++ compilers leave it to one unit to define a class with virtual
+/// functions, and that may be in another file.
+fn declared_by_value(records: &[u32], first_id: u32) -> HashSet<u32> {
+    let starts = starts_of(records);
+    let record = |id: u32| {
+        let index = id.checked_sub(first_id).and_then(|index| starts.get(index as usize));
+        index.map(|&start| &records[start..])
+    };
+    let mut found = HashSet::new();
+    let mut add = |reference: u32| {
+        let mut id = reference;
+        // The kernel refuses longer chains (KO1).
+        for _ in 0..32 {
+            let Some(record) = record(id) else { return };
+            match kind_of(record) {
+                Kind::Fwd => {
+                    found.insert(id);
+                    return;
+                }
+                Kind::Typedef | Kind::Const | Kind::Volatile | Kind::Restrict | Kind::TypeTag => {
+                    id = record[2];
+                }
+                _ => return,
+            }
+        }
+    };
+    for &start in &starts {
+        let record = &records[start..];
+        match kind_of(record) {
+            Kind::Array => add(record[3]),
+            Kind::Struct | Kind::Union => {
+                let members = record[3..].chunks_exact(3).take(Info(record[1]).vlen() as usize);
+                members.for_each(|member| add(member[1]));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Where each of consecutive records starts.
+fn starts_of(records: &[u32]) -> Vec<usize> {
+    let next = |&start: &usize| {
+        let end = start + record_words(Info(records[start + 1]));
+        (end < records.len()).then_some(end)
+    };
+    std::iter::successors((!records.is_empty()).then_some(0), next).collect()
+}
+
+/// Makes empty structs and unions of these declarations: the kernel wants to know a size.
+fn make_empty(records: &mut [u32], first_id: u32, declared: &HashSet<u32>) {
+    let mut id = first_id;
+    for_each_record(records, |record| {
+        if declared.contains(&id) {
+            let kind = if Info(record[1]).kflag() { Kind::Union } else { Kind::Struct };
+            record[1] = Info::new(kind, 0, false).0;
+        }
+        id += 1;
+    });
+}
+
 /// Visits consecutive records.
 fn for_each_record(records: &mut [u32], mut visit: impl FnMut(&mut [u32])) {
     let mut start = 0;
@@ -179,6 +265,16 @@ fn has_text_for_name(record: &[u32]) -> bool {
 
 fn is_valid(names: &Names, name: NameId) -> bool {
     is_identifier(names.bytes(name, &mut [0; 4]))
+}
+
+impl Format {
+    /// How a name is spelt that no identifier can be.
+    fn spelling(self, names: &Names, name: NameId) -> NameId {
+        if self.keeps_invalid_names {
+            return name;
+        }
+        names.inline(&as_identifier(names.bytes(name, &mut [0; 4])))
+    }
 }
 
 /// Whether a member of this struct begins before the one before it, or beyond the end, or is the
@@ -366,11 +462,14 @@ fn layout_table() -> Vec<u8> {
 mod tests {
     use super::*;
 
+    const LITTLE: Format =
+        Format { big_endian: false, has_layout: false, keeps_invalid_names: false };
+
     #[test]
     fn header_words_are_in_target_order() {
-        let little = image(&[], &[0], Format { big_endian: false, has_layout: false });
+        let little = image(&[], &[0], LITTLE);
         assert_eq!(little[..8], [0x9f, 0xeb, 1, 0, 24, 0, 0, 0]);
-        let big = image(&[], &[0], Format { big_endian: true, has_layout: true });
+        let big = image(&[], &[0], Format { big_endian: true, has_layout: true, ..LITTLE });
         assert_eq!(big[..8], [0xeb, 0x9f, 1, 0, 0, 0, 0, 32]);
         assert_eq!(big.len(), 32 + 80 + 1);
     }

@@ -176,20 +176,27 @@ fn finish(
     let format = Format {
         big_endian: dwarf.elf.target().big_endian,
         has_layout: options.features.has(Feature::Layout),
+        keeps_invalid_names: options.compat_pahole,
     };
     let emitted = timing.phase("emit", || emit::emit(contents, format))?;
-    encoded.notices.extend(refusals(&emitted));
+    encoded.notices.extend(misfits(&emitted, options));
     encoded.btf = emitted.btf;
     Ok(encoded)
 }
 
-/// What will make the kernel refuse an image.
-fn refusals(emitted: &Emitted) -> impl Iterator<Item = String> {
-    let names = emitted.invalid_names.as_ref().map(|(count, first)| {
+/// What an image has that the kernel would refuse, or that had to be changed for it.
+fn misfits(emitted: &Emitted, options: &Options) -> impl Iterator<Item = String> {
+    let keeps_names = options.compat_pahole;
+    let names = emitted.invalid_names.as_ref().map(|(count, first, spelt)| {
+        let (first, spelt) = (first.escape_debug(), spelt.escape_debug());
+        if keeps_names {
+            return format!(
+                "the kernel will refuse this BTF: {count} x name that is none in C (first \
+                 `{first}`); without `--compat=pahole` it is spelt otherwise"
+            );
+        }
         format!(
-            "the kernel will refuse this BTF: {count} x name that is none in C (first `{}`); \
-             `--lang-exclude` leaves other languages out",
-            first.escape_debug()
+            "{count} x name that is none in C, so spelt otherwise (first `{first}` as `{spelt}`)"
         )
     });
     let members = emitted.misplaced_members.as_ref().map(|(count, first)| {
@@ -199,7 +206,10 @@ fn refusals(emitted: &Emitted) -> impl Iterator<Item = String> {
             first.escape_debug()
         )
     });
-    names.into_iter().chain(members)
+    let emptied = (emitted.emptied > 0).then(|| {
+        format!("{} x class that is used by value but only declared, so empty", emitted.emptied)
+    });
+    names.into_iter().chain(emptied).chain(members)
 }
 
 /// What this ELF file's symbols and sections say about variables and functions.

@@ -213,3 +213,17 @@ pub fn observe(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
+
+/// The running kernel must take this BTF, if it may be asked.
+pub fn kernel_takes(btf: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/btf-load");
+    let Ok(ran) = Command::new(script).arg(btf).output() else {
+        return skip("harness::kernel_takes", "no python3");
+    };
+    let said = String::from_utf8_lossy(&ran.stdout);
+    match ran.status.code() {
+        Some(0) => {}
+        Some(77) => skip("harness::kernel_takes", "the kernel may not be asked here"),
+        _ => panic!("{said}{}", String::from_utf8_lossy(&ran.stderr)),
+    }
+}

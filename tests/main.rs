@@ -12,6 +12,7 @@ mod suites {
     mod dwarf;
     mod embed;
     mod encode;
+    mod languages;
     mod pahole_cli;
     mod split;
     mod upon_base;

@@ -4,5 +4,6 @@ pub mod fit;
 pub mod kind;
 pub mod load;
 pub mod read;
+pub mod spelling;
 pub mod title;
 pub mod verify;

@@ -124,7 +124,8 @@ pub(super) struct EncodeArguments {
 
     /// Only units written in these languages
     ///
-    /// Names separated by commas: c, c89, c99, c11, c++, rust, asm... `c` does not mean c99 or c11.
+    /// Names separated by commas: c, c89, c99, c11, c++, rust, asm... `c` does not mean c99 or c11;
+    /// `c++` means all its versions, unless `--compat=pahole` is given.
     /// A unit that does not say its language is left out.
     ///
     /// Example: `--lang=c,c89,c99,c11`
@@ -274,8 +275,10 @@ impl EncodeArguments {
     }
 
     fn language_filter(&self, environment: &Environment) -> Result<LanguageFilter, Refusal> {
-        let parse =
-            |list: &str| languages::parse(list).map_err(|error| Refusal::failed(error.to_string()));
+        let exact = self.compat == Some(Compat::Pahole);
+        let parse = |list: &str| {
+            languages::parse(list, exact).map_err(|error| Refusal::failed(error.to_string()))
+        };
         if let Some(list) = &self.lang {
             return parse(list).map(LanguageFilter::Only);
         }

@@ -50,13 +50,29 @@ const LANGUAGES: [(&str, dw::DwLang); 38] = [
 #[error("unknown language \"{0}\"")]
 pub struct UnknownLanguage(pub String);
 
+/// Every C++ since 1998, also those that have no name of their own here; the last is C++23, which
+/// gimli does not know.
+const EVERY_C_PLUS_PLUS: [dw::DwLang; 7] = [
+    dw::DW_LANG_C_plus_plus,
+    dw::DW_LANG_C_plus_plus_03,
+    dw::DW_LANG_C_plus_plus_11,
+    dw::DW_LANG_C_plus_plus_14,
+    dw::DW_LANG_C_plus_plus_17,
+    dw::DW_LANG_C_plus_plus_20,
+    dw::DwLang(0x3a),
+];
+
 /// Parses a list such as `rust,c++11`: any case, no blanks, no empty item. The result is sorted
-/// and holds nothing twice, so that equal filters are equal in a key.
+/// and holds nothing twice, so that equal filters are equal in a key. `c++` means every version of
+/// it, unless words are as `exact` as they are for pahole.
 ///
 /// # Errors
 /// The first word that names no language.
-pub fn parse(list: &str) -> Result<Vec<u16>, UnknownLanguage> {
+pub fn parse(list: &str, exact: bool) -> Result<Vec<u16>, UnknownLanguage> {
     let mut codes = list.split(',').map(code).collect::<Result<Vec<u16>, _>>()?;
+    if !exact && codes.contains(&dw::DW_LANG_C_plus_plus.0) {
+        codes.extend(EVERY_C_PLUS_PLUS.map(|language| language.0));
+    }
     codes.sort_unstable();
     codes.dedup();
     Ok(codes)
@@ -80,8 +96,16 @@ mod tests {
             ("c11,c89,c,c99", vec![0x01, 0x02, 0x0c, 0x1d]),
             ("bliss,Asm,C++14", vec![0x21, 0x25, 0x8001]),
         ] {
-            assert_eq!(parse(list), Ok(expected), "{list}");
+            assert_eq!(parse(list, false), Ok(expected), "{list}");
         }
+    }
+
+    #[test]
+    fn a_family_has_one_name() {
+        let every = [0x04, 0x19, 0x1a, 0x21, 0x2a, 0x2b, 0x3a];
+        assert_eq!(parse("c++", false), Ok(every.to_vec()));
+        assert_eq!(parse("C++,c++11", true), Ok(vec![0x04, 0x1a]));
+        assert_eq!(parse("c++14", false), Ok(vec![0x21]));
     }
 
     #[test]
@@ -94,7 +118,7 @@ mod tests {
             ("28", "28"),
             ("c++17", "c++17"),
         ] {
-            assert_eq!(parse(list), Err(UnknownLanguage(word.to_owned())), "{list}");
+            assert_eq!(parse(list, false), Err(UnknownLanguage(word.to_owned())), "{list}");
         }
     }
 

@@ -260,7 +260,8 @@ impl Typed {
         let Some(list) = self.languages.clone().or_else(from_environment) else {
             return Ok(LanguageFilter::All);
         };
-        let codes = languages::parse(&list).map_err(|error| Refusal::failed(error.to_string()))?;
+        let codes = languages::parse(&list, self.compat_pahole);
+        let codes = codes.map_err(|error| Refusal::failed(error.to_string()))?;
         Ok(if excludes { LanguageFilter::Except(codes) } else { LanguageFilter::Only(codes) })
     }
 }

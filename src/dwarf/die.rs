@@ -53,7 +53,7 @@ pub struct Block {
 /// The values of one DIE by slot. Reused from DIE to DIE.
 #[derive(Debug)]
 pub struct Values {
-    present: u32,
+    present: u64,
     values: [u64; SLOTS],
 }
 

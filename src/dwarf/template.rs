@@ -210,10 +210,12 @@ pub enum Slot {
     AddrBase,
     /// `DW_AT_loclists_base`.
     LoclistsBase,
+    /// `DW_AT_linkage_name`: a `NameId`.
+    LinkageName,
 }
 
 /// Number of [`Slot`]s.
-pub const SLOTS: usize = Slot::LoclistsBase as usize + 1;
+pub const SLOTS: usize = Slot::LinkageName as usize + 1;
 
 /// Which slot an attribute of a DIE of this kind fills, if it matters there (spec/encoding 2-5).
 fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
@@ -256,6 +258,7 @@ fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
         (dw::DW_AT_str_offsets_base, Class::Offset) => Slot::StrOffsetsBase,
         (dw::DW_AT_addr_base | dw::DW_AT_GNU_addr_base, Class::Offset) => Slot::AddrBase,
         (dw::DW_AT_loclists_base, Class::Offset) => Slot::LoclistsBase,
+        (dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name, Class::String) => Slot::LinkageName,
         _ => return None,
     };
     matters(kind, slot).then_some(slot)
@@ -324,6 +327,7 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
                 | S::Inline
                 | S::CallingConvention
                 | S::GnuAnnotation
+                | S::LinkageName
         ),
         K::Variable => matches!(
             slot,

@@ -2,7 +2,7 @@
 //! to 4.5). Whether a function is emitted depends on the ELF symbols too: see `select`.
 
 use super::classes::Classes;
-use super::local::{Local, ParameterLocation, Shape};
+use super::local::{Local, LocalFunction, ParameterLocation, Shape};
 use super::{FunctionFlags, FunctionUse};
 use crate::btf::kind::{Info, Kind, MAX_VLEN};
 use crate::dwarf::die::DieRef;
@@ -145,20 +145,15 @@ impl Functions {
     ) {
         let mut facts_of = local.functions[function as usize];
         let origin = (facts_of.origin != 0).then(|| local.function_at(facts_of.origin).copied());
-        let specification = local.function_at(facts_of.specification).copied();
-        if facts_of.result == 0
-            && let Some(Some(origin)) = origin
-        {
-            facts_of.result = origin.result;
-            local.functions[function as usize].result = origin.result;
+        if facts_of.result == 0 && facts_of.origin | facts_of.specification != 0 {
+            let result = sources(local, facts_of).map(|source| source.result).find(|&it| it != 0);
+            facts_of.result = result.unwrap_or(0);
+            local.functions[function as usize].result = facts_of.result;
         }
         if facts_of.is_declaration {
             return;
         }
-        if facts_of.name.is_none() {
-            let source = origin.flatten().or(specification);
-            facts_of.name = source.map_or(NameId::NONE, |source| source.name);
-        }
+        facts_of.name = symbol_name(local, facts_of);
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
         kept.extend(local.parameters_of(function));
@@ -380,6 +375,23 @@ impl Facts {
     }
 }
 
+/// A function, and those whose instance or definition it is: an instance leads to the definition, and
+/// that of a method to its declaration in the class.
+fn sources(local: &Local, function: LocalFunction) -> impl Iterator<Item = LocalFunction> + '_ {
+    let next = |function: &LocalFunction| {
+        let source = if function.origin == 0 { function.specification } else { function.origin };
+        if source == 0 { None } else { local.function_at(source).copied() }
+    };
+    std::iter::successors(Some(function), next).take(3)
+}
+
+/// What the symbol table calls a function (4.2.3).
+fn symbol_name(local: &Local, function: LocalFunction) -> NameId {
+    let names = |source: LocalFunction| [source.linkage_name, source.name];
+    let mut names = sources(local, function).flat_map(names);
+    names.find(|name| !name.is_none()).unwrap_or(NameId::NONE)
+}
+
 /// Size of a parameter's type (4.3.2): that of its origin if it has one.
 fn parameter_size(local: &Local, ty: DieRef, origin: DieRef, judging: &Judging<'_>) -> u32 {
     let ty = match origin {
@@ -398,10 +410,7 @@ fn joined(names: &Names, parameter: NameId, member: NameId) -> NameId {
 }
 
 /// Whether clang says that the function is not called as it is written (4.5.1).
-fn signature_changed(
-    function: &super::local::LocalFunction,
-    origin: Option<super::local::LocalFunction>,
-) -> bool {
+fn signature_changed(function: &LocalFunction, origin: Option<LocalFunction>) -> bool {
     if function.is_inline {
         return false;
     }

@@ -73,6 +73,8 @@ impl LocalType {
 pub(super) struct LocalFunction {
     pub offset: u32,
     pub name: NameId,
+    /// `DW_AT_linkage_name`: what the symbol table calls it, in languages other than C.
+    pub linkage_name: NameId,
     pub result: DieRef,
     pub origin: DieRef,
     pub specification: DieRef,

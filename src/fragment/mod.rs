@@ -6,6 +6,7 @@
 mod aliases;
 mod classes;
 mod functions;
+mod language;
 mod local;
 mod notes;
 mod packed;
@@ -114,6 +115,8 @@ pub struct Fragment {
     pub functions: Vec<FunctionUse>,
     /// Its variables, in DIE order.
     pub variables: Vec<VariableUse>,
+    /// Whether it is written in C or assembler, which use no type by value that is only declared.
+    pub is_c: bool,
 }
 
 /// Decodes units one after the other. One per thread.
@@ -266,7 +269,10 @@ impl<'a> Decoder<'a> {
             options: self.options,
             names: &dwarf.names,
             unit_offset: header.offset,
-            is_rust: root.language == gimli::DW_LANG_Rust.0,
+            sorts_members: !language::is_c(root.language)
+                && (!self.options.compat_pahole || root.language == gimli::DW_LANG_Rust.0),
+            has_linkage_names: !language::is_c(root.language) && !self.options.compat_pahole,
+            has_base_members: !self.options.compat_pahole,
             addresses,
             type_tag: self.well_known.type_tag,
             decl_tag: self.well_known.decl_tag,
@@ -293,6 +299,7 @@ impl<'a> Decoder<'a> {
         }
         let local = &mut scratch.local;
         let mut fragment = self.intern(unit, header.offset, local, &mut scratch.classes);
+        fragment.is_c = language::is_c(root.language);
         let judging = functions::Judging {
             options: self.options,
             names: &dwarf.names,
@@ -419,6 +426,7 @@ impl<'a> Decoder<'a> {
             index_type,
             functions: Vec::new(),
             variables: Vec::new(),
+            is_c: true,
         }
     }
 

@@ -400,8 +400,11 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             }
             match child.kind {
                 DieKind::Member => {
-                    self.complex_member(child, draft, component)?;
-                    component += 1;
+                    let is_counted = self.complex_member(child, draft, component)?;
+                    component += i32::from(is_counted);
+                }
+                DieKind::Inheritance if self.context.has_base_members => {
+                    component += i32::from(self.base_class(child, draft)?);
                 }
                 DieKind::Inheritance => {
                     self.reader.skip_tree(child)?;
@@ -428,29 +431,47 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         Ok(())
     }
 
-    /// A member with more than a name, a type and a place, or with tags.
+    /// A member with more than a name, a type and a place, or with tags; returns whether it counts as
+    /// one.
     fn complex_member(
         &mut self,
         template: &Template,
         draft: &mut Draft,
         component: i32,
-    ) -> Result<(), DieError> {
+    ) -> Result<bool, DieError> {
         self.reader.read(template, self.values)?;
         let annotation = self.values.reference(Slot::GnuAnnotation);
         // A static data member is no part of the object (2.4.3).
         let values = &*self.values;
         let is_static = values.has(Slot::External) || values.has(Slot::Declaration);
-        if !is_static {
-            match self.placed_member() {
-                Some((member, old)) => self.add_member(member, old, draft),
-                None => self.note(Note::MemberLocation),
-            }
+        if is_static || !self.add_placed_member(draft) {
+            self.skip_rest(template)?;
+            // pahole counts what it drops, so that tags of later members are off by one (2.8.4).
+            return Ok(self.context.options.compat_pahole);
         }
         self.member_annotations(template, draft.index, component)?;
         if annotation != 0 {
             self.gnu_type_tags(annotation, draft.index, component)?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// A base class: a member without a name, unless it is a virtual one, whose place is computed.
+    fn base_class(&mut self, template: &Template, draft: &mut Draft) -> Result<bool, DieError> {
+        self.reader.read(template, self.values)?;
+        let is_added = self.add_placed_member(draft);
+        self.skip_rest(template)?;
+        Ok(is_added)
+    }
+
+    /// Adds the member in `values`; returns whether its place is known.
+    fn add_placed_member(&mut self, draft: &mut Draft) -> bool {
+        let placed = self.placed_member();
+        match placed {
+            Some((member, old)) => self.add_member(member, old, draft),
+            None => self.note(Note::MemberLocation),
+        }
+        placed.is_some()
     }
 
     fn add_member(&mut self, member: Member, old: Option<OldPlace>, draft: &mut Draft) {
@@ -512,10 +533,14 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             }
         }
         self.bit_sizes.truncate(draft.bit_sizes);
-        if self.context.is_rust && !has_old_bitfields {
+        if self.context.sorts_members && !has_old_bitfields {
             let mask = if has_bitfields { MAX_BITFIELD_OFFSET } else { u32::MAX };
-            members.sort_by_key(|member| (member[2] & mask) / 8);
+            let order = |member: &[u32; 3]| member[2] & mask;
+            if !members.is_sorted_by_key(order) {
+                self.sort_members(start, index, order);
+            }
         }
+        let (members, _) = self.local.words[start + 3..].as_chunks::<3>();
         let count = members.len().min(MAX_VLEN as usize);
         if count < members.len() {
             self.note(Note::TooManyElements);
@@ -524,6 +549,26 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.local.words[start + 1] = Info::new(kind, count as u32, has_bitfields).0;
         let size = self.local.words[start + 2];
         self.local.finish(index, start, Shape::Members, size);
+    }
+
+    /// Puts members in order, and keeps their tags with them.
+    fn sort_members(&mut self, start: usize, index: TypeIndex, key: impl Fn(&[u32; 3]) -> u32) {
+        let (members, _) = self.local.words[start + 3..].as_chunks_mut::<3>();
+        let mut places: Vec<u32> = (0..members.len() as u32).collect();
+        places.sort_by_key(|&place| key(&members[place as usize]));
+        members.sort_by_key(key);
+        if self.context.options.compat_pahole {
+            return;
+        }
+        let mut new_places = vec![0; places.len()];
+        (0..).zip(&places).for_each(|(new, &old)| new_places[old as usize] = new);
+        for (owner, tag) in self.local.type_tags.iter_mut().rev() {
+            if *owner == index
+                && let Some(&new) = new_places.get(tag.component as usize)
+            {
+                tag.component = new;
+            }
+        }
     }
 
     /// BTF requires that the members of a union are at its start.

@@ -24,8 +24,12 @@ pub(super) struct Context<'a> {
     pub names: &'a crate::names::Names,
     /// Offset of the unit in `.debug_info`, for messages.
     pub unit_offset: u64,
-    /// Members are not in order of offset (2.4.10).
-    pub is_rust: bool,
+    /// Members may not be in order of offset (2.4.10).
+    pub sorts_members: bool,
+    /// Symbols are called by `DW_AT_linkage_name`.
+    pub has_linkage_names: bool,
+    /// Base classes are members.
+    pub has_base_members: bool,
     pub addresses: Addresses<'a>,
     /// Names of the annotations that become tags.
     pub type_tag: NameId,
@@ -178,6 +182,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.local.functions.push(LocalFunction {
             offset,
             name: self.values.name(),
+            linkage_name: self.linkage_name(),
             result: self.values.reference(Slot::Type),
             origin: self.values.reference(Slot::AbstractOrigin),
             specification: self.values.reference(Slot::Specification),
@@ -202,6 +207,15 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         record.tags = (first_tag, tags_end as u32);
         self.local.function_order.push(function);
         Ok(())
+    }
+
+    /// What the symbol table calls the function in `values`. In C that is its name, and where it is
+    /// not (`__asm__` labels), pahole looks for the name all the same.
+    fn linkage_name(&self) -> NameId {
+        match self.values.get(Slot::LinkageName) {
+            Some(name) if self.context.has_linkage_names => NameId(name as u32),
+            _ => NameId::NONE,
+        }
     }
 
     fn low_pc(&self) -> u64 {

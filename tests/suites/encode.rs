@@ -290,7 +290,8 @@ fn encode_changed(
     assert_eq!(directory.path().join("a.btf").exists(), ran.status.success());
     if ran.status.success() {
         let verified = run(env!("CARGO_BIN_EXE_btfcache"), &["verify", "a.btf"]).unwrap();
-        assert_eq!(verified.status.success(), ran.stderr.is_empty(), "{ran:?} {verified:?}");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(verified.status.success(), !said.contains("refuse"), "{ran:?} {verified:?}");
     }
     Some((ran.status.code(), String::from_utf8(ran.stderr).unwrap()))
 }
@@ -318,7 +319,10 @@ fn btf_that_the_kernel_will_refuse_is_told() {
         "1 x struct with members out of order, beyond its end or of its own type (first `outer`)";
     let cases: [(Change<'_>, &str); 4] = [
         (&str::to_owned, ""),
-        (&renamed, "1 x name that is none in C (first `plain<membe>`)"),
+        (
+            &renamed,
+            "1 x name that is none in C, so spelt otherwise (first `plain<membe>` as `plain_membe_`)",
+        ),
         (&moved, misplaced),
         (&nested, misplaced),
     ];
