@@ -188,7 +188,7 @@ fn finish(
 fn misfits(emitted: &Emitted, options: &Options) -> impl Iterator<Item = String> {
     let keeps_names = options.compat_pahole;
     let names = emitted.invalid_names.as_ref().map(|(count, first, spelt)| {
-        let (first, spelt) = (first.escape_debug(), spelt.escape_debug());
+        let (first, spelt) = (shortened(first), shortened(spelt));
         if keeps_names {
             return format!(
                 "the kernel will refuse this BTF: {count} x name that is none in C (first \
@@ -210,6 +210,16 @@ fn misfits(emitted: &Emitted, options: &Options) -> impl Iterator<Item = String>
         format!("{} x class that is used by value but only declared, so empty", emitted.emptied)
     });
     names.into_iter().chain(emptied).chain(members)
+}
+
+/// A name in a message.
+fn shortened(name: &str) -> String {
+    const LENGTH: usize = 60;
+    let mut text: String = name.chars().take(LENGTH).flat_map(char::escape_debug).collect();
+    if name.chars().nth(LENGTH).is_some() {
+        text.push_str("...");
+    }
+    text
 }
 
 /// What this ELF file's symbols and sections say about variables and functions.

@@ -24,7 +24,9 @@ const CHUNK: u64 = 1 << 20;
 /// would take longer than the file is long.
 const MAX_TABLES: usize = 8;
 
-/// The address that each section of `elf` is taken to have, by section index.
+/// The address that each section of `elf` is taken to have, by section index. Units that may be
+/// dropped when files are linked have sections of their own, which are read as one: there it is the
+/// place in that.
 #[must_use]
 pub fn layout(elf: &ElfFile) -> Vec<u64> {
     let sections = elf.sections();
@@ -32,9 +34,15 @@ pub fn layout(elf: &ElfFile) -> Vec<u64> {
         return sections.iter().map(|section| section.address).collect();
     }
     let mut next = if elf.target().is_64 { LAYOUT_START } else { LAYOUT_START_32 };
+    let mut joined: [(&[u8], u64); 2] = [(b".debug_info", 0), (b".debug_types", 0)];
     let place = |section: &Section| {
         if section.flags.0 & elf::SHF_ALLOC.0 == 0 {
-            return 0;
+            let end = joined.iter_mut().find(|(name, _)| *name == section.name);
+            return end.map_or(0, |(_, end)| {
+                let start = *end;
+                *end = end.saturating_add(section.size).min(u64::MAX >> 1);
+                start
+            });
         }
         let alignment = section.alignment.clamp(1, 1 << 16);
         let address = next.next_multiple_of(alignment);

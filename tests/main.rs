@@ -15,5 +15,6 @@ mod suites {
     mod languages;
     mod pahole_cli;
     mod split;
+    mod together;
     mod upon_base;
 }

@@ -1,6 +1,7 @@
 //! Reads DIEs one after the other: an abbreviation code, then the attributes that matter.
 
 use super::cursor::{Cursor, Eof};
+use super::foreign::{FIRST_FOREIGN, ForeignRefs, Space, Target};
 use super::sections::Dwarf;
 use super::simple::{Simple, SimpleName, WINDOW};
 use super::table::Templates;
@@ -35,10 +36,11 @@ impl From<Eof> for DieError {
     }
 }
 
-/// A reference to a DIE of the same unit: its offset from the unit's header. 0 is none.
+/// A reference to a DIE of the same unit: its offset from the unit's header. 0 is none. What leads out
+/// of the unit begins at [`FIRST_FOREIGN`].
 pub type DieRef = u32;
 
-/// A reference that leads out of the unit and cannot be followed.
+/// A reference that cannot be followed.
 pub const FOREIGN: DieRef = DieRef::MAX;
 
 /// A range of bytes of the unit, as kept in a slot.
@@ -130,6 +132,10 @@ pub struct DieReader<'a, const BIG: bool> {
     pub has_long_names: bool,
     /// Offset of the DIE that is being read, for messages.
     pub current: u32,
+    /// Where references out of the unit are kept, if they are to be followed.
+    pub foreign: Option<&'a mut ForeignRefs>,
+    /// The section that the unit lies in.
+    pub space: Space,
 }
 
 impl<'a, const BIG: bool> DieReader<'a, BIG> {
@@ -154,6 +160,8 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             string_offsets_base,
             has_long_names: false,
             current: 0,
+            foreign: None,
+            space: Space::Info,
         }
     }
 
@@ -166,6 +174,12 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             return Ok(None);
         }
         self.templates.get(code).map(Some).ok_or(DieError::UnknownCode(code))
+    }
+
+    /// Offset of the unit in its section.
+    #[must_use]
+    pub const fn unit_offset(&self) -> u64 {
+        self.unit.offset
     }
 
     /// The names that [`NameId`]s stand for.
@@ -331,8 +345,8 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             }
             Op::Block(_) | Op::Data16 => self.read_block(op)?,
             Op::Signature => {
-                self.cursor.skip(8)?;
-                u64::from(FOREIGN)
+                let signature = self.cursor.u64()?;
+                self.refer(Target::Signature(signature))
             }
             Op::AltReference(width) => {
                 self.cursor.skip(u32::from(width))?;
@@ -360,11 +374,18 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         Ok(if offset < u64::from(self.unit.size) { offset } else { u64::from(FOREIGN) })
     }
 
-    fn section_reference(&self, offset: u64) -> u64 {
+    fn section_reference(&mut self, offset: u64) -> u64 {
         match offset.checked_sub(self.unit.offset) {
-            Some(local) if local < u64::from(self.unit.size) => local,
-            _ => u64::from(FOREIGN),
+            // Whatever lies in `.debug_types` refers to `.debug_info` this way.
+            Some(local) if local < u64::from(self.unit.size) && self.space == Space::Info => local,
+            _ => self.refer(Target::Die(Space::Info, offset)),
         }
+    }
+
+    fn refer(&mut self, target: Target) -> u64 {
+        let is_too_large = self.unit.size >= FIRST_FOREIGN;
+        let foreign = self.foreign.as_mut().filter(|_| !is_too_large);
+        u64::from(foreign.map_or(FOREIGN, |foreign| foreign.refer(target)))
     }
 
     fn read_block(&mut self, op: Op) -> Result<u64, DieError> {

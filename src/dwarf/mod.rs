@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod cursor;
 pub mod die;
+pub mod foreign;
 pub mod location;
 pub mod sections;
 pub mod simple;

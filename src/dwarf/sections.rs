@@ -1,10 +1,14 @@
 //! The DWARF of one ELF file: which sections there are, and their bytes, relocated if need be.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+
+use hashbrown::HashMap;
 
 use super::budget::Budget;
+use super::die::DieRef;
+use super::foreign::UnitPlace;
 use super::unit::{self, UnitHeader};
 use crate::base::Prepared;
 use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
@@ -22,6 +26,14 @@ pub struct Dwarf<'a> {
     pub info: Relocated,
     /// The units of `.debug_info`, in file order.
     pub units: Vec<UnitHeader>,
+    /// `.debug_types` (DWARF 4).
+    pub types: Relocated,
+    /// The units of `.debug_types`, in file order.
+    pub type_units: Vec<UnitHeader>,
+    /// Where the type of each signature is, once that was asked for.
+    pub(super) signatures: OnceLock<HashMap<u64, (UnitPlace, DieRef)>>,
+    /// How much of other units may be read because of references out of a unit.
+    pub import_budget: Budget,
     /// `.debug_abbrev`.
     pub abbreviations: Vec<u8>,
     /// `.debug_str`.
@@ -67,13 +79,18 @@ impl<'a> Dwarf<'a> {
             || loader.rest(),
         );
         let (names, (info, units), rest) = (names?, info?, rest?);
+        let (types, type_units) = loader.types()?;
         let [abbreviations, line_strings, string_offsets, addresses] = rest.small;
         let [location_lists, old_location_lists] = rest.lists;
         let section_addresses = loader.layout;
         let lists = location_lists.len().saturating_add(old_location_lists.len());
         Ok(Some(Self {
+            import_budget: Budget::for_size(info.len().saturating_add(types.len())),
             info,
             units,
+            types,
+            type_units,
+            signatures: OnceLock::new(),
             abbreviation_budget: Budget::for_size(abbreviations.len() as u64),
             abbreviations,
             names,
@@ -114,9 +131,18 @@ impl Loader<'_> {
     }
 
     fn info(&self, section: &Section) -> Result<(Relocated, Vec<UnitHeader>)> {
-        let info = self.pieces(section)?;
-        let units = unit::list(self.elf, &info)?;
+        let info = self.joined(section)?;
+        let units = unit::list(self.elf, &info, false)?;
         Ok((info, units))
+    }
+
+    fn types(&self) -> Result<(Relocated, Vec<UnitHeader>)> {
+        let Some(section) = find(self.elf, "types") else {
+            return Ok((Relocated::Ready(SectionData::Memory(Vec::new())), Vec::new()));
+        };
+        let types = self.joined(section)?;
+        let units = unit::list(self.elf, &types, true).context("in `.debug_types`")?;
+        Ok((types, units))
     }
 
     fn rest(&self) -> Result<Rest> {
@@ -146,6 +172,25 @@ impl Loader<'_> {
                 Ok(self.elf.bytes(section)?)
             }
         }
+    }
+
+    /// The bytes of all sections that are called like `section`, the first of them.
+    fn joined(&self, section: &Section) -> Result<Relocated> {
+        let same = |other: &&Section| other.name == section.name && other.has_bytes();
+        let all = || self.elf.sections().iter().filter(same);
+        if !self.elf.target().is_relocatable() || all().nth(1).is_none() {
+            return self.pieces(section);
+        }
+        let mut bytes = Vec::new();
+        for (index, part) in self.elf.sections().iter().enumerate().filter(|(_, part)| same(part)) {
+            let data = self.data(part)?;
+            let mut buffer = Vec::new();
+            let size = usize::try_from(data.len()).unwrap_or(usize::MAX);
+            bytes.extend_from_slice(data.range(self.elf, 0, size, &mut buffer)?);
+            let next = self.layout[index].saturating_add(part.size);
+            ensure!(bytes.len() as u64 == next, "sections of one name are compressed in part");
+        }
+        Ok(Relocated::Ready(SectionData::Memory(bytes)))
     }
 
     fn pieces(&self, section: &Section) -> Result<Relocated> {

@@ -212,10 +212,14 @@ pub enum Slot {
     LoclistsBase,
     /// `DW_AT_linkage_name`: a `NameId`.
     LinkageName,
+    /// `DW_AT_import`: a reference.
+    Import,
+    /// `DW_AT_signature`: a reference to the type that the DIE stands for.
+    Signature,
 }
 
 /// Number of [`Slot`]s.
-pub const SLOTS: usize = Slot::LinkageName as usize + 1;
+pub const SLOTS: usize = Slot::Signature as usize + 1;
 
 /// Which slot an attribute of a DIE of this kind fills, if it matters there (spec/encoding 2-5).
 fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
@@ -250,6 +254,8 @@ fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
         (dw::DW_AT_location, Class::Offset | Class::Constant) => Slot::LocationList,
         (dw::DW_AT_abstract_origin, Class::Reference) => Slot::AbstractOrigin,
         (dw::DW_AT_specification, Class::Reference) => Slot::Specification,
+        (dw::DW_AT_import, Class::Reference) => Slot::Import,
+        (dw::DW_AT_signature, Class::Reference) => Slot::Signature,
         (dw::DW_AT_inline, Class::Constant) => Slot::Inline,
         (dw::DW_AT_calling_convention, Class::Constant) => Slot::CallingConvention,
         (AT_GNU_ANNOTATION, Class::Reference) => Slot::GnuAnnotation,
@@ -280,10 +286,18 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
         K::Subrange => matches!(slot, S::UpperBound | S::UpperBoundOther | S::Count),
         K::Struct | K::Class | K::Union => matches!(
             slot,
-            S::Name | S::ByteSize | S::Declaration | S::Specification | S::GnuAnnotation
+            S::Name
+                | S::ByteSize
+                | S::Declaration
+                | S::Specification
+                | S::GnuAnnotation
+                | S::Signature
         ),
         K::Enumeration => {
-            matches!(slot, S::Name | S::ByteSize | S::Type | S::Declaration | S::Specification)
+            matches!(
+                slot,
+                S::Name | S::ByteSize | S::Type | S::Declaration | S::Specification | S::Signature
+            )
         }
         K::Enumerator => matches!(slot, S::Name | S::ConstValue),
         K::Member => matches!(
@@ -338,6 +352,7 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
                 | S::External
                 | S::Artificial
                 | S::Specification
+                | S::AbstractOrigin
         ),
         K::Annotation => matches!(slot, S::Name | S::ConstString),
         K::GnuAnnotation => matches!(slot, S::Name | S::ConstString | S::GnuAnnotation),
@@ -352,12 +367,8 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
                 | S::LowPc
                 | S::LowPcIndex
         ),
-        K::Namespace
-        | K::Unspecified
-        | K::UnspecifiedParameters
-        | K::Block
-        | K::ImportedUnit
-        | K::Other => false,
+        K::ImportedUnit => slot == S::Import,
+        K::Namespace | K::Unspecified | K::UnspecifiedParameters | K::Block | K::Other => false,
     }
 }
 
@@ -572,7 +583,7 @@ pub struct Template {
 }
 
 /// How a unit writes offsets and addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
     /// DWARF version, 2 to 5.
     pub version: u16,

@@ -25,6 +25,17 @@ pub struct UnitHeader {
     pub abbreviations: u64,
     /// `DW_UT_*`; `DW_UT_compile` in DWARF 2 to 4.
     pub kind: u8,
+    /// What a type unit is about.
+    pub type_head: Option<TypeHead>,
+}
+
+/// The type that a type unit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeHead {
+    /// What references to it name.
+    pub signature: u64,
+    /// Offset of its DIE from the start of the header.
+    pub offset: u32,
 }
 
 /// Why the units could not be listed.
@@ -57,11 +68,15 @@ pub enum UnitError {
     },
 }
 
-/// Lists the units of `.debug_info` in file order.
+/// Lists the units of `.debug_info`, or of `.debug_types` if `has_only_types`, in file order.
 ///
 /// # Errors
 /// At the first header that is damaged.
-pub fn list(elf: &ElfFile, info: &Relocated) -> Result<Vec<UnitHeader>, UnitError> {
+pub fn list(
+    elf: &ElfFile,
+    info: &Relocated,
+    has_only_types: bool,
+) -> Result<Vec<UnitHeader>, UnitError> {
     let mut units = Vec::new();
     let mut buffer = Vec::new();
     let mut offset = 0;
@@ -71,9 +86,9 @@ pub fn list(elf: &ElfFile, info: &Relocated) -> Result<Vec<UnitHeader>, UnitErro
             .range(elf, offset, size as usize, &mut buffer)
             .map_err(|source| UnitError::Io { offset, source })?;
         let unit = if elf.target().big_endian {
-            parse::<true>(bytes, offset, info.len())
+            parse::<true>(bytes, offset, info.len(), has_only_types)
         } else {
-            parse::<false>(bytes, offset, info.len())
+            parse::<false>(bytes, offset, info.len(), has_only_types)
         }?;
         offset += u64::from(unit.size);
         units.push(unit);
@@ -81,9 +96,15 @@ pub fn list(elf: &ElfFile, info: &Relocated) -> Result<Vec<UnitHeader>, UnitErro
     Ok(units)
 }
 
-fn parse<const BIG: bool>(bytes: &[u8], offset: u64, end: u64) -> Result<UnitHeader, UnitError> {
+fn parse<const BIG: bool>(
+    bytes: &[u8],
+    offset: u64,
+    end: u64,
+    has_only_types: bool,
+) -> Result<UnitHeader, UnitError> {
     let cut_off = |size| UnitError::CutOff { offset, size };
-    let header = Header::read::<BIG>(bytes).map_err(|Eof| cut_off(bytes.len() as u64))?;
+    let header =
+        Header::read::<BIG>(bytes, has_only_types).map_err(|Eof| cut_off(bytes.len() as u64))?;
     let size = header.length.saturating_add(header.length_size);
     if size > end - offset {
         return Err(cut_off(size));
@@ -110,6 +131,7 @@ fn parse<const BIG: bool>(bytes: &[u8], offset: u64, end: u64) -> Result<UnitHea
         },
         abbreviations: header.abbreviations,
         kind: header.kind,
+        type_head: header.type_head,
     })
 }
 
@@ -122,10 +144,11 @@ struct Header {
     address_size: u8,
     abbreviations: u64,
     first_die: u32,
+    type_head: Option<TypeHead>,
 }
 
 impl Header {
-    fn read<const BIG: bool>(bytes: &[u8]) -> Result<Self, Eof> {
+    fn read<const BIG: bool>(bytes: &[u8], has_only_types: bool) -> Result<Self, Eof> {
         let mut cursor = Cursor::<BIG>::new(bytes, 0);
         let (length, length_size) = match u64::from(cursor.u32()?) {
             0xffff_ffff => (cursor.u64()?, 12),
@@ -137,14 +160,29 @@ impl Header {
             (cursor.u8()?, cursor.u8()?, cursor.unsigned(offset_size)?)
         } else {
             let abbreviations = cursor.unsigned(offset_size)?;
-            (dw::DW_UT_compile.0, cursor.u8()?, abbreviations)
+            let kind = if has_only_types { dw::DW_UT_type } else { dw::DW_UT_compile };
+            (kind.0, cursor.u8()?, abbreviations)
         };
+        let mut type_head = None;
         match gimli::DwUt(kind) {
             dw::DW_UT_skeleton | dw::DW_UT_split_compile => cursor.skip(8)?,
-            dw::DW_UT_type | dw::DW_UT_split_type => cursor.skip(8 + u32::from(offset_size))?,
+            dw::DW_UT_type | dw::DW_UT_split_type => {
+                let signature = cursor.u64()?;
+                let offset = u32::try_from(cursor.unsigned(offset_size)?).unwrap_or(u32::MAX);
+                type_head = Some(TypeHead { signature, offset });
+            }
             _ => {}
         }
         let first_die = cursor.position as u32;
-        Ok(Self { length, length_size, version, kind, address_size, abbreviations, first_die })
+        Ok(Self {
+            length,
+            length_size,
+            version,
+            kind,
+            address_size,
+            abbreviations,
+            first_die,
+            type_head,
+        })
     }
 }

@@ -11,8 +11,17 @@ use super::symbols;
 
 /// The debug sections that DWARF is decoded from, as `.debug_*` or `.zdebug_*`. Line tables, ranges,
 /// frames and indices are not among them. Adding one changes every key: bump `SCHEMA_VERSION`.
-const DEBUG: [&[u8]; 8] =
-    [b"info", b"abbrev", b"str", b"line_str", b"str_offsets", b"addr", b"loclists", b"loc"];
+const DEBUG: [&[u8]; 9] = [
+    b"info",
+    b"types",
+    b"abbrev",
+    b"str",
+    b"line_str",
+    b"str_offsets",
+    b"addr",
+    b"loclists",
+    b"loc",
+];
 
 /// For each section whether its bytes can change a result.
 pub(super) fn of(sections: &[Section], is_relocatable: bool) -> Vec<bool> {

@@ -8,6 +8,7 @@ use super::local::{Local, LocalType, Shape, TypeIndex, UNKNOWN};
 use super::notes::{Note, Notes};
 use crate::btf::kind::{Info, Kind, kind_of, map_refs};
 use crate::dwarf::die::{DieRef, FOREIGN};
+use crate::dwarf::foreign::FIRST_FOREIGN;
 use crate::dwarf::template::DieKind;
 use crate::names::NameId;
 use crate::pool::{ClassId, Namespace, Pool, Ref, Target, key_of};
@@ -37,6 +38,7 @@ impl Classes {
     /// Interns all types of `local`.
     pub fn intern(&mut self, local: &mut Local, pool: &mut Pool, notes: &mut Notes, base: u64) {
         copy_specified_names(local, notes, base);
+        sign_foreign_enums(local);
         place_old_bitfields(local);
         self.reset(local);
         // Structs last: their members refer to pointers and arrays that come later as often as not,
@@ -67,7 +69,9 @@ impl Classes {
         std::mem::swap(&mut self.refs, &mut local.refs);
         for (ty, reference) in local.types.iter().zip(&mut local.refs) {
             let is_known = ty.shape == Shape::Void
-                || ty.kind.is_nominal() && matches!(Ref(*reference).target(), Target::Key(_));
+                || ty.kind.is_nominal()
+                    && ty.shape != Shape::Alias
+                    && matches!(Ref(*reference).target(), Target::Key(_));
             if !is_known {
                 *reference = UNKNOWN;
             }
@@ -398,7 +402,7 @@ fn first_words(buffer: &mut Vec<u32>, count: usize) -> &mut [u32] {
 
 #[cold]
 fn dangling(offset: DieRef, notes: &mut Notes, at: u64) -> Ref {
-    let is_foreign = offset == FOREIGN;
+    let is_foreign = offset >= FIRST_FOREIGN;
     notes.add(if is_foreign { Note::ForeignReference } else { Note::DanglingReference }, at);
     Ref::VOID
 }
@@ -462,6 +466,19 @@ fn copy_specified_names(local: &mut Local, notes: &mut Notes, base: u64) {
         if local.words[target.start as usize] == 0 {
             let note = local.do_without_name(index);
             note.into_iter().for_each(|note| notes.add(note, base + u64::from(target.offset)));
+        }
+    }
+}
+
+/// Gives ENUM64s the sign of a type in another unit (2.6.4).
+fn sign_foreign_enums(local: &mut Local) {
+    for (index, underlying) in std::mem::take(&mut local.foreign_enums) {
+        let start = local.types[index as usize].start as usize;
+        let underlying = local.index_of(underlying).map(|index| local.types[index as usize]);
+        let is_int = |ty: &LocalType| ty.kind == DieKind::Base && ty.len == 4;
+        let is_signed = |ty: LocalType| local.record(ty)[3] >> 24 & 1 != 0;
+        if underlying.filter(is_int).is_some_and(is_signed) {
+            local.words[start + 1] |= 1 << 31;
         }
     }
 }

@@ -10,6 +10,7 @@ use super::notes::Note;
 use super::packed::Layouts;
 use crate::btf::kind::{Kind, kind_of};
 use crate::dwarf::die::{Block, DieRef, FOREIGN};
+use crate::dwarf::foreign::number_of;
 use crate::dwarf::template::DieKind;
 use crate::names::NameId;
 use crate::pool::{Ref, key_of};
@@ -120,7 +121,8 @@ pub(super) struct LocalVariable {
     pub name: NameId,
     pub ty: DieRef,
     pub specification: DieRef,
-    pub location: Option<Block>,
+    /// Where it is, if that is a fixed place.
+    pub address: Option<u64>,
     pub is_declaration: bool,
     pub is_external: bool,
     pub is_artificial: bool,
@@ -182,12 +184,46 @@ pub(super) struct Local {
     pub chain_links: usize,
     /// Nameless types that take their name from another DIE (2.4.11).
     pub specified: Vec<(TypeIndex, DieRef)>,
+    /// ENUM64s whose sign is that of a type in another unit.
+    pub foreign_enums: Vec<(TypeIndex, DieRef)>,
+    /// Units that are to be read as parts of this one (dwz).
+    pub imported_units: Vec<DieRef>,
+    /// What foreign references lead to, by number.
+    pub imports: Vec<Import>,
+    /// How many functions, parameters and variables are the unit's own; those of others follow.
+    pub own: Option<Counts>,
+    /// How many of the variables are its own or of partial units.
+    pub end_of_parts: usize,
     /// The first base type named `int`.
     pub first_int: Option<TypeIndex>,
     pub has_array: bool,
     pub is_big_endian: bool,
     /// Where type DIEs start, for 64 bytes of the unit each.
     marks: Vec<Marks>,
+    /// The same of another unit that is being read; nobody asks for them.
+    other_marks: Vec<Marks>,
+}
+
+/// What a foreign reference leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Import {
+    /// Nothing that was read yet, or that can be.
+    #[default]
+    Unknown,
+    Type(TypeIndex),
+    Function(u32),
+    Parameter(u32),
+    Variable(u32),
+    /// A whole unit that is part of this one.
+    Unit,
+}
+
+/// How many there are of what a unit has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub functions: usize,
+    pub parameters: usize,
+    pub variables: usize,
 }
 
 impl Local {
@@ -207,6 +243,11 @@ impl Local {
         self.old_bitfields.clear();
         self.chain_links = MAX_CHAIN + 4 * size;
         self.specified.clear();
+        self.foreign_enums.clear();
+        self.imported_units.clear();
+        self.imports.clear();
+        self.own = None;
+        self.end_of_parts = 0;
         self.first_int = None;
         self.has_array = false;
         self.marks.clear();
@@ -293,7 +334,9 @@ impl Local {
     /// The type whose DIE is at `offset`.
     #[inline]
     pub fn index_of(&self, offset: DieRef) -> Option<TypeIndex> {
-        let marks = self.marks.get(offset as usize / 64)?;
+        let Some(marks) = self.marks.get(offset as usize / 64) else {
+            return self.imported_type(offset);
+        };
         let bit = offset % 64;
         if marks.starts >> bit & 1 == 0 {
             return None;
@@ -308,21 +351,72 @@ impl Local {
         &self.words[ty.start as usize..][..ty.len as usize]
     }
 
+    #[cold]
+    fn imported_type(&self, reference: DieRef) -> Option<TypeIndex> {
+        match self.import(reference) {
+            Import::Type(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    fn import(&self, reference: DieRef) -> Import {
+        let number = number_of(reference);
+        let import = number.and_then(|number| self.imports.get(number));
+        import.copied().unwrap_or_default()
+    }
+
+    /// Takes note of how much is the unit's own, before others are read.
+    pub fn end_own(&mut self) {
+        self.own = Some(Counts {
+            functions: self.functions.len(),
+            parameters: self.parameters.len(),
+            variables: self.variables.len(),
+        });
+    }
+
+    /// Makes room for the types of a unit of `size` bytes, whose offsets are its own, or goes back.
+    pub fn switch_marks(&mut self, size: usize) {
+        std::mem::swap(&mut self.marks, &mut self.other_marks);
+        if self.marks.len() <= size / 64 {
+            self.marks.resize(size / 64 + 1, Marks::default());
+        }
+    }
+
     /// The function whose DIE is at `offset`.
     pub fn function_at(&self, offset: DieRef) -> Option<&LocalFunction> {
-        let find = self.functions.binary_search_by_key(&offset, |function| function.offset);
-        find.ok().map(|index| &self.functions[index])
+        if let Import::Function(index) = self.import(offset) {
+            return Some(&self.functions[index as usize]);
+        }
+        let own = self.own.map_or(self.functions.len(), |own| own.functions);
+        let own = &self.functions[..own];
+        let find = own.binary_search_by_key(&offset, |function| function.offset);
+        find.ok().map(|index| &own[index])
     }
 
     /// The index of the parameter whose DIE is at `offset`.
     pub fn parameter_at(&self, offset: DieRef) -> Option<usize> {
-        self.parameters.binary_search_by_key(&offset, |parameter| parameter.offset).ok()
+        if let Import::Parameter(index) = self.import(offset) {
+            return Some(index as usize);
+        }
+        let own = self.own.map_or(self.parameters.len(), |own| own.parameters);
+        self.parameters[..own].binary_search_by_key(&offset, |parameter| parameter.offset).ok()
     }
 
     /// The variable whose DIE is at `offset`.
     pub fn variable_at(&self, offset: DieRef) -> Option<&LocalVariable> {
-        let find = self.variables.binary_search_by_key(&offset, |variable| variable.offset);
-        find.ok().map(|index| &self.variables[index])
+        if let Import::Variable(index) = self.import(offset) {
+            return Some(&self.variables[index as usize]);
+        }
+        let own = self.own.map_or(self.variables.len(), |own| own.variables);
+        let own = &self.variables[..own];
+        let find = own.binary_search_by_key(&offset, |variable| variable.offset);
+        find.ok().map(|index| &own[index])
+    }
+
+    /// The variables that may be the unit's: those of partial units, then its own.
+    pub fn variables_here(&self) -> impl Iterator<Item = &LocalVariable> {
+        let own = self.own.map_or(self.variables.len(), |own| own.variables);
+        self.variables[own..self.end_of_parts.max(own)].iter().chain(&self.variables[..own])
     }
 
     /// Indices of the parameters of `function`, in order.
@@ -354,6 +448,8 @@ impl Local {
             let index = self.index_of(offset)?;
             let ty = self.types[index as usize];
             match ty.kind {
+                // A stub of a type unit.
+                _ if ty.shape == Shape::Alias => offset = self.target_of(ty),
                 DieKind::Typedef
                 | DieKind::Const
                 | DieKind::Volatile

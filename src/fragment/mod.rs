@@ -6,6 +6,7 @@
 mod aliases;
 mod classes;
 mod functions;
+mod import;
 mod language;
 mod local;
 mod notes;
@@ -117,6 +118,9 @@ pub struct Fragment {
     pub variables: Vec<VariableUse>,
     /// Whether it is written in C or assembler, which use no type by value that is only declared.
     pub is_c: bool,
+    /// Whether it has something that lies in other units (LTO, dwz, type units): then it depends on
+    /// more than its own bytes.
+    pub draws_on_others: bool,
 }
 
 /// Decodes units one after the other. One per thread.
@@ -154,19 +158,44 @@ struct Scratch {
     bit_sizes: Vec<(u32, u32)>,
     classes: classes::Classes,
     functions: functions::Functions,
+    imports: import::Imports,
+}
+
+/// What a unit is for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Role {
+    /// A unit of its own.
+    #[default]
+    Whole,
+    /// A part of those that import it (dwz).
+    Part,
+    /// A type for those that refer to it.
+    Types,
+    /// Its DWARF is in another file.
+    Skeleton,
 }
 
 /// The root DIE of a unit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Root {
+    /// Offset of the unit.
+    offset: u64,
     has_children: bool,
-    is_skeleton: bool,
+    role: Role,
+    string_offsets_base: u64,
     language: u16,
     name: NameId,
     is_clang: bool,
     is_gcc: bool,
     addresses_base: u64,
     loclists_base: u64,
+}
+
+impl Root {
+    /// The one of both that says its language: partial units need not.
+    const fn language_or<'a>(&'a self, other: &'a Self) -> &'a Self {
+        if self.language == 0 { other } else { self }
+    }
 }
 
 impl<'a> Decoder<'a> {
@@ -228,17 +257,7 @@ impl<'a> Decoder<'a> {
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Fragment>> {
         let dwarf = self.dwarf;
-        scratch
-            .templates
-            .compile(
-                &dwarf.abbreviations,
-                header.abbreviations,
-                header.encoding,
-                &dwarf.abbreviation_budget,
-            )
-            .with_context(|| {
-                format!("failed to read the abbreviations at {:#x}", header.abbreviations)
-            })?;
+        self.compile(header, &mut scratch.templates)?;
         let size = header.size as usize;
         let bytes = dwarf.info.range(dwarf.elf, header.offset, size, buffer)?;
         let mut reader =
@@ -252,33 +271,19 @@ impl<'a> Decoder<'a> {
         };
         // gcc writes strings of up to three bytes in place (AT_string_form in its dwarf2out.c).
         reader.has_long_names = root.is_gcc;
-        if root.is_skeleton {
-            self.notes.add(Note::SkeletonUnit, header.offset);
+        scratch.imports.foreign.clear();
+        reader.foreign = Some(&mut scratch.imports.foreign);
+        match root.role {
+            Role::Skeleton => self.notes.add(Note::SkeletonUnit, header.offset),
+            Role::Part | Role::Types => return Ok(None),
+            Role::Whole => {}
         }
         if !self.admits(&root) {
             return Ok(None);
         }
         scratch.local.reset(size);
         scratch.local.is_big_endian = BIG;
-        let addresses = walk::Addresses {
-            section: &dwarf.addresses,
-            base: root.addresses_base,
-            width: header.encoding.address_size,
-        };
-        let context = walk::Context {
-            options: self.options,
-            names: &dwarf.names,
-            unit_offset: header.offset,
-            sorts_members: !language::is_c(root.language)
-                && (!self.options.compat_pahole || root.language == gimli::DW_LANG_Rust.0),
-            has_linkage_names: !language::is_c(root.language) && !self.options.compat_pahole,
-            has_base_members: !self.options.compat_pahole,
-            addresses,
-            type_tag: self.well_known.type_tag,
-            decl_tag: self.well_known.decl_tag,
-            int: self.well_known.int,
-            sanitized_int: self.well_known.sanitized_int,
-        };
+        let context = self.context(header, &root);
         scratch.aside.clear();
         scratch.bit_sizes.clear();
         let mut walk = walk::Walk {
@@ -297,9 +302,15 @@ impl<'a> Decoder<'a> {
                 anyhow!(error).context(format!("at DIE {offset:#x}"))
             })?;
         }
+        let draws_on_others = !scratch.imports.foreign.targets().is_empty();
+        if draws_on_others {
+            self.import::<BIG>(&root, scratch)
+                .context("failed to read what it has in other units")?;
+        }
         let local = &mut scratch.local;
         let mut fragment = self.intern(unit, header.offset, local, &mut scratch.classes);
         fragment.is_c = language::is_c(root.language);
+        fragment.draws_on_others = draws_on_others;
         let judging = functions::Judging {
             options: self.options,
             names: &dwarf.names,
@@ -319,16 +330,46 @@ impl<'a> Decoder<'a> {
             .functions
             .judge(local, &scratch.classes, &mut self.pool, &judging, &mut fragment.functions)
             .context("failed to read a location list")?;
-        variables::collect::<BIG>(
+        variables::collect(
             local,
             &scratch.classes,
             &dwarf.names,
             &self.passing,
-            bytes,
-            &addresses,
             &mut fragment.variables,
         );
         Ok(Some(fragment))
+    }
+
+    fn compile(&self, header: &UnitHeader, templates: &mut Templates) -> Result<()> {
+        let Dwarf { abbreviations, abbreviation_budget: budget, .. } = self.dwarf;
+        templates
+            .compile(abbreviations, header.abbreviations, header.encoding, budget)
+            .with_context(|| {
+                format!("failed to read the abbreviations at {:#x}", header.abbreviations)
+            })
+    }
+
+    /// What the walk over the unit of `root` depends on.
+    fn context(&self, header: &UnitHeader, root: &Root) -> walk::Context<'a> {
+        let is_c = language::is_c(root.language);
+        let compat = self.options.compat_pahole;
+        walk::Context {
+            options: self.options,
+            names: &self.dwarf.names,
+            unit_offset: header.offset,
+            sorts_members: !is_c && (!compat || root.language == gimli::DW_LANG_Rust.0),
+            has_linkage_names: !is_c && !compat,
+            has_base_members: !compat,
+            addresses: walk::Addresses {
+                section: &self.dwarf.addresses,
+                base: root.addresses_base,
+                width: header.encoding.address_size,
+            },
+            type_tag: self.well_known.type_tag,
+            decl_tag: self.well_known.decl_tag,
+            int: self.well_known.int,
+            sanitized_int: self.well_known.sanitized_int,
+        }
     }
 
     fn root<const BIG: bool>(
@@ -354,7 +395,9 @@ impl<'a> Decoder<'a> {
             reader.next_die()?;
             reader.read(template, values)?;
         }
-        Ok(Some(self.root_of(template, values)))
+        let root = self.root_of(template, values);
+        let string_offsets_base = reader.string_offsets_base;
+        Ok(Some(Root { offset: reader.unit_offset(), string_offsets_base, ..root }))
     }
 
     fn root_of(&self, template: &crate::dwarf::template::Template, values: &Values) -> Root {
@@ -362,8 +405,15 @@ impl<'a> Decoder<'a> {
         let mut buffer = [0; 4];
         let producer = self.dwarf.names.bytes(producer, &mut buffer);
         Root {
+            offset: 0,
+            string_offsets_base: 0,
             has_children: template.has_children,
-            is_skeleton: template.tag == gimli::DW_TAG_skeleton_unit,
+            role: match template.tag {
+                gimli::DW_TAG_skeleton_unit => Role::Skeleton,
+                gimli::DW_TAG_partial_unit => Role::Part,
+                gimli::DW_TAG_type_unit => Role::Types,
+                _ => Role::Whole,
+            },
             language: values.number(Slot::Language) as u16,
             name: values.name(),
             is_gcc: producer.starts_with(b"GNU C") || producer.starts_with(b"GNU GIMPLE"),
@@ -427,6 +477,7 @@ impl<'a> Decoder<'a> {
             functions: Vec::new(),
             variables: Vec::new(),
             is_c: true,
+            draws_on_others: false,
         }
     }
 

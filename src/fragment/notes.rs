@@ -28,7 +28,7 @@ pub enum Note {
     TooManyElements,
     /// A reference to something that is not a type of this unit is void.
     DanglingReference,
-    /// A reference into another unit or file that is not followed yet is void.
+    /// A reference into another unit or file that leads to no type is void.
     ForeignReference,
     /// A cycle of types that no name can cut is cut with void.
     EndlessCycle,
@@ -38,7 +38,7 @@ pub enum Note {
     ComplexNumber,
     /// `_Atomic` and similar qualifiers are left out, the type they qualify stays.
     Qualifier,
-    /// An imported unit (dwz) that is not followed yet.
+    /// An imported unit (dwz) that is not there.
     ImportedUnit,
     /// A skeleton unit: its DWARF is in a .dwo file.
     SkeletonUnit,

@@ -8,6 +8,7 @@ use super::walk::Walk;
 use crate::btf::kind::{Info, Kind, MAX_VLEN};
 use crate::dwarf::cursor::Cursor;
 use crate::dwarf::die::{DieError, DieRef};
+use crate::dwarf::foreign::FIRST_FOREIGN;
 use crate::dwarf::template::{DieKind, Slot, Template};
 use crate::names::NameId;
 use crate::options::Feature;
@@ -58,6 +59,8 @@ struct Head {
     specification: DieRef,
     annotation: DieRef,
     is_declaration: bool,
+    /// The type unit that has the type itself.
+    signature: DieRef,
 }
 
 /// `BTF_INT_SIGNED`, `BTF_INT_BOOL` in the encoding byte of an INT.
@@ -296,6 +299,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             specification: values.reference(Slot::Specification),
             annotation: values.reference(Slot::GnuAnnotation),
             is_declaration: values.number(Slot::Declaration) != 0,
+            signature: values.reference(Slot::Signature),
         })
     }
 
@@ -349,9 +353,13 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         if annotation != 0 {
             self.gnu_type_tags(annotation, index, -1)?;
         }
-        if is_declaration {
+        if is_declaration || head.signature != 0 {
             self.local.words.truncate(draft.start);
             self.bit_sizes.truncate(draft.bit_sizes);
+        }
+        if head.signature != 0 {
+            self.alias(index, head.signature);
+        } else if is_declaration {
             self.forward(index, name, specification, template.kind == DieKind::Union);
         } else {
             self.complete(draft);
@@ -598,7 +606,11 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     /// 2.6.
     pub(super) fn enumeration(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Enumeration);
-        let Head { name, size, underlying, specification, .. } = self.head(template)?;
+        let Head { name, size, underlying, specification, signature, .. } = self.head(template)?;
+        if signature != 0 {
+            self.alias(index, signature);
+            return self.skip_rest(template);
+        }
         let size = self.enum_size(size);
         if name.is_none() && specification != 0 {
             self.local.specified.push((index, specification));
@@ -630,6 +642,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                     self.reader.skip_tree(child)?;
                 }
             }
+        }
+        if kind == Kind::Enum64 && underlying >= FIRST_FOREIGN {
+            self.local.foreign_enums.push((index, underlying));
         }
         let kflag = match kind {
             Kind::Enum64 => self.is_signed(underlying),

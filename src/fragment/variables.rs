@@ -20,16 +20,14 @@ const USELESS_PREFIXES: [&[u8]; 5] = [
 ];
 
 /// Collects the variables of a unit in DIE order.
-pub(super) fn collect<const BIG: bool>(
+pub(super) fn collect(
     local: &Local,
     classes: &Classes,
     names: &Names,
     passing: &Passing,
-    bytes: &[u8],
-    addresses: &Addresses<'_>,
     uses: &mut Vec<VariableUse>,
 ) {
-    for variable in &local.variables {
+    for variable in local.variables_here() {
         let specification =
             (variable.specification != 0).then(|| local.variable_at(variable.specification));
         let specification = specification.flatten();
@@ -39,11 +37,7 @@ pub(super) fn collect<const BIG: bool>(
         if !variable.is_top_level || variable.is_artificial {
             continue;
         }
-        let Some(block) = variable.location else {
-            continue;
-        };
-        let expression = &bytes[block.start as usize..][..block.size as usize];
-        let Some(address) = address_of::<BIG>(expression, addresses) else {
+        let Some(address) = variable.address else {
             continue;
         };
         // Name, type and linkage come from the declaration (5.5).
@@ -72,7 +66,10 @@ fn is_useless(names: &Names, name: NameId) -> bool {
 
 /// The address that a location expression gives: `DW_OP_addr` or `DW_OP_addrx` as first
 /// operation, with an offset if the expression is exactly that (LLVM's GlobalMerge, 5.3 rule 4).
-fn address_of<const BIG: bool>(expression: &[u8], addresses: &Addresses<'_>) -> Option<u64> {
+pub(super) fn address_of<const BIG: bool>(
+    expression: &[u8],
+    addresses: &Addresses<'_>,
+) -> Option<u64> {
     let mut cursor = Cursor::<BIG>::new(expression, 0);
     let address = match gimli::DwOp(cursor.u8().ok()?) {
         gimli::DW_OP_addr => cursor.unsigned(addresses.width).ok()?,

@@ -8,8 +8,10 @@ use super::local::{
     Local, LocalFunction, LocalParameter, LocalVariable, MAX_CHAIN, ParameterLocation, Tag,
 };
 use super::notes::{Note, Notes};
+use super::variables::address_of;
 use crate::dwarf::cursor::Cursor;
-use crate::dwarf::die::{DieError, DieReader, DieRef, FOREIGN, Values};
+use crate::dwarf::die::{DieError, DieReader, DieRef, Values};
+use crate::dwarf::foreign::FIRST_FOREIGN;
 use crate::dwarf::template::{DieKind, Slot, Template};
 use crate::names::NameId;
 use crate::options::Feature;
@@ -137,8 +139,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                 if template.has_children { self.nested(|walk| walk.scope(false)) } else { Ok(()) }
             }
             DieKind::ImportedUnit => {
-                self.note(Note::ImportedUnit);
-                self.reader.skip_tree(template)
+                self.reader.read(template, self.values)?;
+                self.local.imported_units.push(self.values.reference(Slot::Import));
+                self.skip_rest(template)
             }
             DieKind::Root
             | DieKind::Subrange
@@ -326,8 +329,14 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             offset,
             name: values.name(),
             ty: values.reference(Slot::Type),
-            specification: values.reference(Slot::Specification),
-            location: values.block(Slot::Location),
+            // LTO has the variable in one unit, its place in another.
+            specification: match values.reference(Slot::Specification) {
+                0 => values.reference(Slot::AbstractOrigin),
+                specification => specification,
+            },
+            address: values.block(Slot::Location).and_then(|block| {
+                address_of::<BIG>(self.reader.block(block), &self.context.addresses)
+            }),
             is_declaration: values.has(Slot::Declaration),
             is_external: values.has(Slot::External),
             is_artificial: values.has(Slot::Artificial),
@@ -421,7 +430,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     ) -> Result<(), DieError> {
         let mut next = first;
         for _ in 0..MAX_CHAIN {
-            if next == 0 || next == FOREIGN {
+            if next == 0 || next >= FIRST_FOREIGN {
                 return Ok(());
             }
             let links = self.local.chain_links.checked_sub(1);

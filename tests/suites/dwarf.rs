@@ -318,6 +318,8 @@ impl Expected<'_> {
             dw::DW_AT_str_offsets_base => Slot::StrOffsetsBase,
             dw::DW_AT_addr_base | dw::DW_AT_GNU_addr_base => Slot::AddrBase,
             dw::DW_AT_loclists_base => Slot::LoclistsBase,
+            dw::DW_AT_import => Slot::Import,
+            dw::DW_AT_signature => Slot::Signature,
             dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => Slot::LinkageName,
             _ => return None,
         };
@@ -445,7 +447,7 @@ const WANTED: &[(DwTag, &[DwAt])] = &[
 const COMPOSITE: [DwAt; 4] =
     [dw::DW_AT_name, dw::DW_AT_byte_size, dw::DW_AT_declaration, dw::DW_AT_specification];
 
-const SLOTS: [Slot; 33] = [
+const SLOTS: [Slot; 35] = [
     Slot::Name,
     Slot::Type,
     Slot::ByteSize,
@@ -479,6 +481,8 @@ const SLOTS: [Slot; 33] = [
     Slot::AddrBase,
     Slot::LoclistsBase,
     Slot::LinkageName,
+    Slot::Import,
+    Slot::Signature,
 ];
 
 /// Tag, name, type and size of every DIE.

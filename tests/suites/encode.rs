@@ -9,7 +9,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// Several units that share types, know some only by name, and disagree about others.
-const UNITS: [(&str, &str); 4] = [
+pub(super) const UNITS: [(&str, &str); 4] = [
     (
         "first.c",
         "struct later; union choice { int i; float f; struct later *l; };
@@ -69,7 +69,8 @@ fn program(directory: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> 
     Some(directory.join("program"))
 }
 
-fn encode(input: &Path, arguments: &[&str]) -> Vec<u8> {
+/// What the program makes of `input`, without a cache; it also lies beside it as `.btf`.
+pub(super) fn encode(input: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = input.with_extension("btf");
     let ran = Command::new(env!("CARGO_BIN_EXE_btfcache"))
         .arg("encode")

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::harness::{kernel_takes, skip};
 
 /// Classes of every kind that C++ programs have.
-const CLASSES: &str = r#"
+pub(super) const CLASSES: &str = r#"
 #include <stddef.h>
 namespace outer {
     namespace { struct hidden { int h; }; }
