@@ -175,6 +175,12 @@ impl Names {
         }
     }
 
+    /// The id of the string at `offset` of the strings of another file; none if that is outside.
+    pub fn in_other(&self, strings: &[u8], offset: u64) -> NameId {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        strings.get(start..).map_or(NameId::NONE, |rest| self.inline(until_nul(rest)))
+    }
+
     /// The id of a name of up to three bytes, given as a little-endian integer.
     #[inline]
     pub fn short(&self, packed: u32) -> NameId {

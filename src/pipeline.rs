@@ -11,7 +11,7 @@ use crate::btf::read::Btf;
 use crate::decode;
 use crate::distill;
 use crate::dwarf::sections::Dwarf;
-use crate::elf::{ElfFile, SymbolTable};
+use crate::elf::{self, DebugFile, ElfFile, Section, SymbolTable};
 use crate::emit::{self, Contents, Emitted, Format};
 use crate::merge::{self, Deviations, IndexClass, Union};
 use crate::options::{Feature, Options};
@@ -30,6 +30,9 @@ pub struct Encoded {
     pub skips: Vec<String>,
     /// Lines for stderr: what could not be expressed, why there was nothing to encode.
     pub notices: Vec<String>,
+    /// Whether it was also made of other files, or of their absence (split DWARF, `dwz -m`, separate
+    /// debug files): then the key of the input does not name it, and it must not be kept.
+    pub draws_on_files: bool,
 }
 
 impl Encoded {
@@ -73,16 +76,55 @@ pub fn encode_elf(
         let is_same = base.summary().is_big_endian == elf.target().big_endian;
         ensure!(is_same, "it is in another byte order than its base");
     }
+    if has_dwarf(elf) {
+        return encode_dwarf(elf, elf, base, options, timing);
+    }
+    let nothing = "there is no DWARF in it: nothing to encode";
+    let found = elf::find_debug_file(elf).context("failed to look for its debug file")?;
+    let encoded = match &found {
+        None => return Ok(Encoded::nothing(nothing)),
+        Some(DebugFile { elf: Some(debug), .. }) if has_dwarf(debug) => {
+            let path = debug.path().display();
+            encode_dwarf(debug, elf, base, options, timing)
+                .with_context(|| format!("failed to encode its debug file `{path}`"))?
+        }
+        Some(DebugFile { name, .. }) => {
+            let name = name.display();
+            Encoded::nothing(&format!("{nothing} (its debug file `{name}` is not there)"))
+        }
+    };
+    Ok(Encoded { draws_on_files: true, ..encoded })
+}
+
+fn has_dwarf(elf: &ElfFile) -> bool {
+    let is_there = |name| elf.section(name).is_some_and(Section::has_bytes);
+    is_there(".debug_info") || is_there(".zdebug_info")
+}
+
+/// Encodes the DWARF of `elf`, which is `main` itself or its debug file.
+fn encode_dwarf(
+    elf: &ElfFile,
+    main: &ElfFile,
+    base: Option<&Arc<Prepared>>,
+    options: &Options,
+    timing: &Timing,
+) -> Result<Encoded> {
     let (dwarf, symbols) = timing.phase("sections", || load(elf, base, options))?;
     let Some(dwarf) = dwarf else {
         return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
     };
     let outputs = timing.phase("decode", || decode::units(&dwarf, options))?;
     let union = timing.phase("merge", || merge::union(outputs));
-    if union.fragments.is_empty() {
-        return Ok(Encoded::nothing("it has no unit that the options admit: nothing to encode"));
-    }
-    finish(&dwarf, symbols.as_ref(), union, base.map(Arc::as_ref), options, timing)
+    let notes = &union.notes;
+    let draws_on_files = notes.draws_on_files || dwarf.supplementary.is_some();
+    let encoded = if union.fragments.is_empty() {
+        ensure!(!notes.lacks_units(), "none of its units is there: {notes}");
+        Encoded::nothing("it has no unit that the options admit: nothing to encode")
+    } else {
+        let base = base.map(Arc::as_ref);
+        finish(&dwarf, main, symbols.as_ref(), union, base, options, timing)?
+    };
+    Ok(Encoded { draws_on_files, ..encoded })
 }
 
 /// Puts what was encoded upon `base` on a small base of its own (spec/encoding 7.4).
@@ -121,6 +163,7 @@ fn load<'a>(
 /// Everything after decoding: what the units say together, and this ELF file about them.
 fn finish(
     dwarf: &Dwarf<'_>,
+    main: &ElfFile,
     symbols: Option<&SymbolTable>,
     mut union: Union,
     base: Option<&Prepared>,
@@ -146,7 +189,7 @@ fn finish(
     let (deviations, selected) = timing.phase("select", || {
         rayon::join(
             || Deviations::find(&union.pool, &union.fragments, base.as_ref()),
-            || select(dwarf, symbols, &union, options),
+            || select(dwarf, main, symbols, &union, options),
         )
     });
     let (variables, functions) = selected?;
@@ -225,6 +268,7 @@ fn shortened(name: &str) -> String {
 /// What this ELF file's symbols and sections say about variables and functions.
 fn select<'a>(
     dwarf: &Dwarf<'_>,
+    main: &ElfFile,
     symbols: &'a SymbolTable,
     union: &Union,
     options: &Options,
@@ -232,7 +276,7 @@ fn select<'a>(
     let elf = dwarf.elf;
     let mut table = FunctionTable::new(symbols);
     if options.features.has(Feature::DeclTagKfuncs) {
-        table.mark_kfuncs(elf, symbols).context("failed to read the kfuncs")?;
+        table.mark_kfuncs(elf, main, symbols).context("failed to read the kfuncs")?;
     }
     let (fragments, names) = (&union.fragments, &dwarf.names);
     let addresses = &dwarf.section_addresses;

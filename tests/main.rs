@@ -13,6 +13,7 @@ mod suites {
     mod embed;
     mod encode;
     mod languages;
+    mod other_files;
     mod pahole_cli;
     mod split;
     mod together;

@@ -67,7 +67,7 @@ pub(super) fn encode<'a>(
 impl Pending<'_> {
     /// Has the result kept, now that it is where it belongs.
     pub(super) fn keep(mut self, encoded: Encoded, timing: &Timing) {
-        let Some(ticket) = self.ticket.take() else {
+        let Some(ticket) = self.ticket.take().filter(|_| !encoded.draws_on_files) else {
             return;
         };
         timing.phase("store", || self.inquiry.keep(ticket, record(encoded)));
@@ -80,11 +80,11 @@ fn hash(elf: &ElfFile, pool: &ThreadPool) -> io::Result<Key> {
 
 fn encoded(record: ResultRecord) -> Encoded {
     let ResultRecord { btf, base, notices, skips, .. } = record;
-    Encoded { btf, distilled_base: base, skips, notices }
+    Encoded { btf, distilled_base: base, skips, notices, draws_on_files: false }
 }
 
 fn record(encoded: Encoded) -> ResultRecord {
-    let Encoded { btf, distilled_base: base, skips, notices } = encoded;
+    let Encoded { btf, distilled_base: base, skips, notices, draws_on_files: _ } = encoded;
     ResultRecord { btf, base, skips, notices, ..ResultRecord::default() }
 }
 

@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, Eof};
 use super::foreign::{FIRST_FOREIGN, ForeignRefs, Space, Target};
+use super::other_file::OtherFile;
 use super::sections::Dwarf;
 use super::simple::{Simple, SimpleName, WINDOW};
 use super::table::Templates;
@@ -136,6 +137,8 @@ pub struct DieReader<'a, const BIG: bool> {
     pub foreign: Option<&'a mut ForeignRefs>,
     /// The section that the unit lies in.
     pub space: Space,
+    /// The file that it lies in, if that is another than the one being encoded.
+    file: Option<&'a OtherFile>,
 }
 
 impl<'a, const BIG: bool> DieReader<'a, BIG> {
@@ -162,6 +165,18 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             current: 0,
             foreign: None,
             space: Space::Info,
+            file: None,
+        }
+    }
+
+    /// Says that the unit lies in this section, of another file if there is one.
+    pub fn set_place(&mut self, space: Space, file: Option<&'a OtherFile>) {
+        (self.space, self.file) = (space, file);
+        if let Some(file) = file {
+            // Before DWARF 5 the section had no header.
+            let header = if self.unit.encoding.version < 5 { 0 } else { self.string_offsets_base };
+            let contribution = file.contribution(space, self.unit.offset);
+            self.string_offsets_base = contribution.string_offsets.saturating_add(header);
         }
     }
 
@@ -349,12 +364,13 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
                 self.refer(Target::Signature(signature))
             }
             Op::AltReference(width) => {
-                self.cursor.skip(u32::from(width))?;
-                u64::from(FOREIGN)
+                let offset = self.cursor.unsigned(width)?;
+                self.refer(Target::Die(Space::Supplementary, offset))
             }
             Op::AltStrp(width) => {
-                self.cursor.skip(u32::from(width))?;
-                0
+                let offset = self.cursor.unsigned(width)?;
+                let file = self.file.or(self.dwarf.supplementary.as_ref());
+                file.map_or(0, |file| u64::from(self.dwarf.names.in_other(&file.strings, offset).0))
             }
             Op::Preset
             | Op::Unsigned(_)
@@ -377,7 +393,10 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
     fn section_reference(&mut self, offset: u64) -> u64 {
         match offset.checked_sub(self.unit.offset) {
             // Whatever lies in `.debug_types` refers to `.debug_info` this way.
-            Some(local) if local < u64::from(self.unit.size) && self.space == Space::Info => local,
+            Some(local) if local < u64::from(self.unit.size) && self.space != Space::Types => local,
+            _ if self.space == Space::Supplementary => {
+                self.refer(Target::Die(Space::Supplementary, offset))
+            }
             _ => self.refer(Target::Die(Space::Info, offset)),
         }
     }
@@ -445,9 +464,8 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
     }
 
     fn line_string(&self, offset: u64) -> NameId {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let mut cursor = Cursor::<BIG>::new(&self.dwarf.line_strings, start);
-        cursor.string().map_or(NameId::NONE, |bytes| self.dwarf.names.inline(bytes))
+        let strings = self.file.map_or(&self.dwarf.line_strings, |file| &file.line_strings);
+        self.dwarf.names.in_other(strings, offset)
     }
 
     /// A string by its index in the unit's part of `.debug_str_offsets` (DWARF 5, 7.26).
@@ -460,8 +478,11 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         let Some(place) = place else {
             return NameId::NONE;
         };
-        let mut cursor = Cursor::<BIG>::new(&self.dwarf.string_offsets, place);
-        let offset = cursor.unsigned(width);
+        let offsets = self.file.map_or(&self.dwarf.string_offsets, |file| &file.string_offsets);
+        let offset = Cursor::<BIG>::new(offsets, place).unsigned(width);
+        if let (Some(file), Ok(offset)) = (self.file, offset) {
+            return self.dwarf.names.in_other(&file.strings, offset);
+        }
         offset.map_or(NameId::NONE, |offset| {
             self.dwarf.names.at_offset(offset, self.has_long_names, self.names)
         })

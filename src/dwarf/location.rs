@@ -199,6 +199,10 @@ pub struct ListSections<'a> {
     pub new: &'a SectionData,
     /// `.debug_loc`.
     pub old: &'a SectionData,
+    /// Where in `.debug_loc` the lists of the unit begin.
+    pub old_base: u64,
+    /// They are those of a `.dwo` file, which until DWARF 4 had lists of their own form.
+    pub is_split: bool,
     /// How much of them may be read.
     pub budget: &'a Budget,
 }
@@ -232,6 +236,7 @@ impl Locations {
                 }
             }
             Source::List(offset) => {
+                let offset = offset.saturating_add(sections.old_base);
                 self.list(offset, size, passing, encoding, sections, &mut arrival)?;
             }
             Source::Index(index, base) => {
@@ -356,8 +361,13 @@ impl Locations {
     ) -> Result<bool, Exhausted> {
         let slice = EndianSlice::new(bytes, endian(sections.elf));
         let lists = LocationLists::new(DebugLoc::from(slice), DebugLocLists::from(slice));
-        let Ok(mut entries) = lists.raw_locations(LocationListsOffset(0), gimli_encoding(encoding))
-        else {
+        let encoding_of_lists = gimli_encoding(encoding);
+        let entries = if sections.is_split {
+            lists.raw_locations_dwo(LocationListsOffset(0), encoding_of_lists)
+        } else {
+            lists.raw_locations(LocationListsOffset(0), encoding_of_lists)
+        };
+        let Ok(mut entries) = entries else {
             return Ok(false);
         };
         let mut index = 0;

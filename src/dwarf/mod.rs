@@ -5,6 +5,7 @@ pub mod cursor;
 pub mod die;
 pub mod foreign;
 pub mod location;
+pub mod other_file;
 pub mod sections;
 pub mod simple;
 pub mod table;

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use super::budget::Budget;
 use super::die::DieRef;
 use super::foreign::UnitPlace;
+use super::other_file::{self, OtherFile};
 use super::unit::{self, UnitHeader};
 use crate::base::Prepared;
 use crate::elf::{ElfFile, Section, SectionData, SymbolTable};
@@ -32,6 +33,10 @@ pub struct Dwarf<'a> {
     pub type_units: Vec<UnitHeader>,
     /// Where the type of each signature is, once that was asked for.
     pub(super) signatures: OnceLock<HashMap<u64, (UnitPlace, DieRef)>>,
+    /// The supplementary file (`dwz -m`), if there is one.
+    pub supplementary: Option<OtherFile>,
+    /// The package of `.dwo` files, once that was asked for.
+    pub(super) package: OnceLock<Result<Option<OtherFile>, String>>,
     /// How much of other units may be read because of references out of a unit.
     pub import_budget: Budget,
     /// `.debug_abbrev`.
@@ -80,17 +85,24 @@ impl<'a> Dwarf<'a> {
         );
         let (names, (info, units), rest) = (names?, info?, rest?);
         let (types, type_units) = loader.types()?;
+        let supplementary = other_file::supplementary(elf)?;
         let [abbreviations, line_strings, string_offsets, addresses] = rest.small;
         let [location_lists, old_location_lists] = rest.lists;
         let section_addresses = loader.layout;
         let lists = location_lists.len().saturating_add(old_location_lists.len());
         Ok(Some(Self {
-            import_budget: Budget::for_size(info.len().saturating_add(types.len())),
+            import_budget: Budget::for_size(
+                info.len()
+                    .saturating_add(types.len())
+                    .saturating_add(supplementary.as_ref().map_or(0, OtherFile::size_of_units)),
+            ),
             info,
             units,
             types,
             type_units,
             signatures: OnceLock::new(),
+            supplementary,
+            package: OnceLock::new(),
             abbreviation_budget: Budget::for_size(abbreviations.len() as u64),
             abbreviations,
             names,

@@ -197,7 +197,8 @@ mod tests {
     use super::*;
     use crate::dwarf::template::DieKind;
 
-    const ENCODING: Encoding = Encoding { version: 5, offset_size: 4, address_size: 8 };
+    const ENCODING: Encoding =
+        Encoding { version: 5, offset_size: 4, address_size: 8, is_elsewhere: false };
 
     #[test]
     fn equal_declarations_under_other_codes_and_encodings() {

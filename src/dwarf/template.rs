@@ -214,6 +214,12 @@ pub enum Slot {
     LinkageName,
     /// `DW_AT_import`: a reference.
     Import,
+    /// `DW_AT_dwo_name`: a `NameId`.
+    DwoName,
+    /// `DW_AT_comp_dir`: a `NameId`.
+    CompDir,
+    /// `DW_AT_GNU_dwo_id`.
+    DwoId,
     /// `DW_AT_signature`: a reference to the type that the DIE stands for.
     Signature,
 }
@@ -254,6 +260,9 @@ fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
         (dw::DW_AT_location, Class::Offset | Class::Constant) => Slot::LocationList,
         (dw::DW_AT_abstract_origin, Class::Reference) => Slot::AbstractOrigin,
         (dw::DW_AT_specification, Class::Reference) => Slot::Specification,
+        (dw::DW_AT_dwo_name | dw::DW_AT_GNU_dwo_name, Class::String) => Slot::DwoName,
+        (dw::DW_AT_comp_dir, Class::String) => Slot::CompDir,
+        (dw::DW_AT_GNU_dwo_id, Class::Constant) => Slot::DwoId,
         (dw::DW_AT_import, Class::Reference) => Slot::Import,
         (dw::DW_AT_signature, Class::Reference) => Slot::Signature,
         (dw::DW_AT_inline, Class::Constant) => Slot::Inline,
@@ -364,6 +373,9 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
                 | S::StrOffsetsBase
                 | S::AddrBase
                 | S::LoclistsBase
+                | S::DwoName
+                | S::CompDir
+                | S::DwoId
                 | S::LowPc
                 | S::LowPcIndex
         ),
@@ -458,7 +470,7 @@ pub enum Op {
     Strp(u8),
     /// An offset of this many bytes into `.debug_line_str`.
     LineStrp(u8),
-    /// An offset of this many bytes into the supplementary file's strings.
+    /// An offset of this many bytes into the strings of another file.
     AltStrp(u8),
     /// An index of this many bytes (0: ULEB128) into `.debug_str_offsets`.
     Strx(u8),
@@ -504,6 +516,7 @@ fn op_of(form: DwForm, encoding: Encoding) -> Option<Op> {
         dw::DW_FORM_ref_sup4 => Op::AltReference(4),
         dw::DW_FORM_ref_sup8 => Op::AltReference(8),
         dw::DW_FORM_GNU_ref_alt => Op::AltReference(word),
+        dw::DW_FORM_strp if encoding.is_elsewhere => Op::AltStrp(word),
         dw::DW_FORM_strp => Op::Strp(word),
         dw::DW_FORM_line_strp => Op::LineStrp(word),
         dw::DW_FORM_strp_sup | dw::DW_FORM_GNU_strp_alt => Op::AltStrp(word),
@@ -591,6 +604,8 @@ pub struct Encoding {
     pub offset_size: u8,
     /// Bytes of an address.
     pub address_size: u8,
+    /// Its strings are those of another file than the one that is encoded.
+    pub is_elsewhere: bool,
 }
 
 /// The forms with small codes, looked up for one encoding.

@@ -27,6 +27,8 @@ pub struct UnitHeader {
     pub kind: u8,
     /// What a type unit is about.
     pub type_head: Option<TypeHead>,
+    /// What a skeleton and the unit in the `.dwo` file have in common (DWARF 5).
+    pub split_id: Option<u64>,
 }
 
 /// The type that a type unit holds.
@@ -128,10 +130,12 @@ fn parse<const BIG: bool>(
             version: header.version,
             offset_size: if header.length_size == 12 { 8 } else { 4 },
             address_size: header.address_size,
+            is_elsewhere: false,
         },
         abbreviations: header.abbreviations,
         kind: header.kind,
         type_head: header.type_head,
+        split_id: header.split_id,
     })
 }
 
@@ -145,6 +149,7 @@ struct Header {
     abbreviations: u64,
     first_die: u32,
     type_head: Option<TypeHead>,
+    split_id: Option<u64>,
 }
 
 impl Header {
@@ -163,9 +168,9 @@ impl Header {
             let kind = if has_only_types { dw::DW_UT_type } else { dw::DW_UT_compile };
             (kind.0, cursor.u8()?, abbreviations)
         };
-        let mut type_head = None;
+        let (mut type_head, mut split_id) = (None, None);
         match gimli::DwUt(kind) {
-            dw::DW_UT_skeleton | dw::DW_UT_split_compile => cursor.skip(8)?,
+            dw::DW_UT_skeleton | dw::DW_UT_split_compile => split_id = Some(cursor.u64()?),
             dw::DW_UT_type | dw::DW_UT_split_type => {
                 let signature = cursor.u64()?;
                 let offset = u32::try_from(cursor.unsigned(offset_size)?).unwrap_or(u32::MAX);
@@ -183,6 +188,7 @@ impl Header {
             abbreviations,
             first_die,
             type_head,
+            split_id,
         })
     }
 }

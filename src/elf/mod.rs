@@ -2,7 +2,9 @@
 //! file, so that a file cut short under us is an error and not a signal.
 
 mod compression;
+mod debug_file;
 mod inputs;
+mod links;
 mod section;
 mod symbols;
 
@@ -16,6 +18,8 @@ use object::elf::{FileClass, FileHeader32, FileHeader64, FileType, Machine};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 
+pub use debug_file::{DebugFile, find as find_debug_file};
+pub use links::{Link, build_id_path};
 pub use section::{Section, SectionData};
 pub use symbols::{Symbol, SymbolTable};
 

@@ -130,3 +130,16 @@ pub(super) fn open(elf: &ElfFile, section: &Section) -> Result<SectionData, ElfE
     }
     Ok(stored)
 }
+
+/// All bytes of a small section as it is stored, even if it is no part of the key of the file.
+pub(super) fn bytes_of(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
+    match open(elf, section)? {
+        SectionData::Memory(bytes) => Ok(bytes),
+        SectionData::InFile { offset, size } => {
+            let mut bytes =
+                vec![0; usize::try_from(size).map_err(|_| section.error("is too large"))?];
+            elf.read_at(offset, &mut bytes)?;
+            Ok(bytes)
+        }
+    }
+}

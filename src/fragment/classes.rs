@@ -352,11 +352,16 @@ impl Known<'_> {
     /// What a reference to the DIE at `offset` is; else [`UNKNOWN`] or [`WAITING`].
     #[inline(always)]
     fn reference(self, offset: DieRef) -> u32 {
-        match self.local.index_of(offset) {
+        match self.local.own_index_of(offset) {
             Some(index) => self.refs[index as usize],
             None if offset == 0 => Ref::VOID.0,
-            None => UNKNOWN,
+            None => self.foreign(offset),
         }
+    }
+
+    #[cold]
+    fn foreign(self, offset: DieRef) -> u32 {
+        self.local.index_of(offset).map_or(UNKNOWN, |index| self.refs[index as usize])
     }
 
     /// Copies a struct or union to `record`; returns whether all its members have a known type.

@@ -12,9 +12,9 @@ use hashbrown::HashMap;
 use super::local::{Import, Local, Shape};
 use super::notes::{Note, Notes};
 use super::walk::Walk;
-use super::{Decoder, Role, Root, Scratch};
+use super::{Decoder, Role, Root, Scratch, compile};
 use crate::dwarf::die::{DieError, DieReader, DieRef};
-use crate::dwarf::foreign::{FIRST_FOREIGN, ForeignRefs, Target, UnitPlace, number_of};
+use crate::dwarf::foreign::{FIRST_FOREIGN, ForeignRefs, Target, UnitPlace, View, number_of};
 use crate::dwarf::table::Templates;
 use crate::dwarf::template::Encoding;
 use crate::dwarf::unit::UnitHeader;
@@ -85,21 +85,22 @@ impl Decoder<'_> {
     pub(super) fn import<const BIG: bool>(
         &mut self,
         own: &Root,
+        view: View<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         scratch.local.end_own();
-        self.import_parts::<BIG>(own, scratch)?;
+        self.import_parts::<BIG>(own, view, scratch)?;
         let mut known = 0;
         while known < scratch.imports.foreign.targets().len() {
             let targets = &scratch.imports.foreign.targets()[known..];
-            let place = |(&target, number)| Some((self.dwarf.locate(target)?, number));
+            let place = |(&target, number)| Some((view.locate(target)?, number));
             let mut found: Vec<((UnitPlace, DieRef), usize)> =
                 targets.iter().zip(known..).filter_map(place).collect();
             known += targets.len();
             // Unit by unit, and functions before their parameters.
             found.sort_unstable();
             for ((place, offset), number) in found {
-                self.import_one::<BIG>(place, offset, number, own, scratch)?;
+                self.import_one::<BIG>((place, offset), number, own, view, scratch)?;
             }
         }
         Ok(())
@@ -107,7 +108,12 @@ impl Decoder<'_> {
 
     /// Reads the partial units that the unit imports. Their types come before its own, as the DIEs
     /// that import them do.
-    fn import_parts<const BIG: bool>(&mut self, own: &Root, scratch: &mut Scratch) -> Result<()> {
+    fn import_parts<const BIG: bool>(
+        &mut self,
+        own: &Root,
+        view: View<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let own_types = scratch.local.order.len();
         let own_functions = scratch.local.function_order.len();
         let mut next = 0;
@@ -117,12 +123,12 @@ impl Decoder<'_> {
                 continue;
             };
             let target = scratch.imports.foreign.targets()[number];
-            let Some((place, _)) = self.dwarf.locate(target) else {
+            let Some((place, _)) = view.locate(target) else {
                 self.notes.add(Note::ImportedUnit, own.offset);
                 continue;
             };
             if import_of(&scratch.local, number) == Import::Unknown {
-                self.read::<BIG>(place, Piece::Whole, own, scratch)?;
+                self.read::<BIG>(place, Piece::Whole, own, view, scratch)?;
                 set_import(&mut scratch.local, number, Import::Unit);
             }
         }
@@ -135,10 +141,10 @@ impl Decoder<'_> {
     /// Reads the DIE that the foreign reference of this number leads to, unless it is known.
     fn import_one<const BIG: bool>(
         &mut self,
-        place: UnitPlace,
-        offset: DieRef,
+        (place, offset): (UnitPlace, DieRef),
         number: usize,
         own: &Root,
+        view: View<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         if import_of(&scratch.local, number) != Import::Unknown {
@@ -146,16 +152,16 @@ impl Decoder<'_> {
         }
         let functions = scratch.local.function_order.len();
         // A type may be known by its place, but not yet by its signature.
-        let target = Target::Die(place.space, self.dwarf.unit(place).offset + u64::from(offset));
+        let target = Target::Die(place.space, view.unit(place).offset + u64::from(offset));
         let by_place = scratch.imports.foreign.refer(target);
         let Some(by_place) = number_of(by_place) else {
             return Ok(());
         };
         if import_of(&scratch.local, by_place) == Import::Unknown {
             // A type unit is there for one type: what else it has was the unit's, too.
-            let is_type_unit = self.dwarf.unit(place).type_head.is_some();
+            let is_type_unit = view.unit(place).type_head.is_some();
             let piece = if is_type_unit { Piece::Whole } else { Piece::Die(offset) };
-            self.read::<BIG>(place, piece, own, scratch)?;
+            self.read::<BIG>(place, piece, own, view, scratch)?;
             scratch.local.function_order.truncate(functions);
         }
         let import = import_of(&scratch.local, by_place);
@@ -169,10 +175,11 @@ impl Decoder<'_> {
         place: UnitPlace,
         piece: Piece,
         own: &Root,
+        view: View<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let header = self.dwarf.unit(place);
-        let unit = self.other_unit::<BIG>(place, scratch)?;
+        let header = view.unit(place);
+        let unit = self.other_unit::<BIG>(place, view, scratch)?;
         let is_there = match piece {
             Piece::Die(offset) => offset >= header.first_die,
             // gcc imports whole units as well, only to make their names visible.
@@ -182,15 +189,15 @@ impl Decoder<'_> {
             scratch.imports.kept.insert(place, unit);
             return Ok(());
         }
-        let templates = self.table(header, scratch)?;
+        let templates = table(view, place, header, scratch)?;
         let filled = Filled::of(&scratch.local);
         scratch.local.switch_marks(header.size as usize);
         let mut reader =
             DieReader::<BIG>::new(self.dwarf, header, &unit.bytes, &templates, &mut scratch.names);
+        reader.set_place(place.space, view.file(place.space));
         reader.string_offsets_base = unit.root.string_offsets_base;
         reader.has_long_names = unit.root.is_gcc;
         reader.foreign = Some(&mut scratch.imports.foreign);
-        reader.space = place.space;
         let mut unread = Notes::default();
         let is_read_by_itself = unit.root.role == Role::Whole;
         let mut walk = Walk {
@@ -226,13 +233,14 @@ impl Decoder<'_> {
     fn other_unit<const BIG: bool>(
         &self,
         place: UnitPlace,
+        view: View<'_>,
         scratch: &mut Scratch,
     ) -> Result<OtherUnit> {
         let Imports { kept, kept_bytes, .. } = &mut scratch.imports;
         if let Some(unit) = kept.remove(&place) {
             return Ok(unit);
         }
-        let header = self.dwarf.unit(place);
+        let header = view.unit(place);
         if *kept_bytes > MAX_KEPT {
             kept.clear();
             *kept_bytes = 0;
@@ -243,11 +251,12 @@ impl Decoder<'_> {
             .import_budget
             .spend(u64::from(header.size))
             .context("too many references between units")?;
-        let templates = self.table(header, scratch)?;
+        let templates = table(view, place, header, scratch)?;
         let mut buffer = Vec::new();
-        let bytes = dwarf.unit_bytes(place, &mut buffer)?.to_vec();
+        let bytes = view.unit_bytes(place, &mut buffer)?.to_vec();
         let mut reader =
             DieReader::<BIG>::new(dwarf, header, &bytes, &templates, &mut scratch.names);
+        reader.set_place(place.space, view.file(place.space));
         let root = self.root(&mut reader, &mut scratch.values);
         let root = root.map_err(|error| {
             anyhow!(error)
@@ -257,20 +266,25 @@ impl Decoder<'_> {
         scratch.imports.tables.insert((header.abbreviations, header.encoding), templates);
         Ok(OtherUnit { bytes, root })
     }
+}
 
-    /// The abbreviations of another unit: those that were kept, or compiled now.
-    fn table(&self, header: &UnitHeader, scratch: &mut Scratch) -> Result<Templates> {
-        let tables = &mut scratch.imports.tables;
-        if let Some(table) = tables.remove(&(header.abbreviations, header.encoding)) {
-            return Ok(table);
-        }
-        if tables.len() >= MAX_TABLES {
-            tables.clear();
-        }
-        let mut table = Templates::default();
-        self.compile(header, &mut table)?;
-        Ok(table)
+/// The abbreviations of another unit: those that were kept, or compiled now.
+fn table(
+    view: View<'_>,
+    place: UnitPlace,
+    header: &UnitHeader,
+    scratch: &mut Scratch,
+) -> Result<Templates> {
+    let tables = &mut scratch.imports.tables;
+    if let Some(table) = tables.remove(&(header.abbreviations, header.encoding)) {
+        return Ok(table);
     }
+    if tables.len() >= MAX_TABLES {
+        tables.clear();
+    }
+    let mut table = Templates::default();
+    compile(view, place, header, &mut table)?;
+    Ok(table)
 }
 
 impl<const BIG: bool> Walk<'_, '_, BIG> {

@@ -331,12 +331,16 @@ impl Local {
         }
     }
 
-    /// The type whose DIE is at `offset`.
+    /// The type whose DIE is at `offset`, or that a foreign reference leads to.
     #[inline]
     pub fn index_of(&self, offset: DieRef) -> Option<TypeIndex> {
-        let Some(marks) = self.marks.get(offset as usize / 64) else {
-            return self.imported_type(offset);
-        };
+        self.own_index_of(offset).or_else(|| self.imported_type(offset))
+    }
+
+    /// The same, for references that are not foreign: most.
+    #[inline]
+    pub fn own_index_of(&self, offset: DieRef) -> Option<TypeIndex> {
+        let marks = self.marks.get(offset as usize / 64)?;
         let bit = offset % 64;
         if marks.starts >> bit & 1 == 0 {
             return None;

@@ -11,6 +11,7 @@ mod language;
 mod local;
 mod notes;
 mod packed;
+mod split;
 mod types;
 mod variables;
 mod walk;
@@ -21,7 +22,8 @@ pub use notes::{Note, Notes};
 
 use crate::btf::kind::{Info, Kind};
 use crate::dwarf::die::{DieReader, Values};
-use crate::dwarf::location::{ListSections, Passing};
+use crate::dwarf::foreign::{Space, UnitPlace, View};
+use crate::dwarf::location::Passing;
 use crate::dwarf::sections::Dwarf;
 use crate::dwarf::table::Templates;
 use crate::dwarf::template::{DieKind, Slot};
@@ -175,6 +177,17 @@ enum Role {
     Skeleton,
 }
 
+/// A unit to be decoded.
+#[derive(Clone, Copy, Debug)]
+struct Subject<'d> {
+    /// Its number, that of the skeleton if it has one.
+    unit: u32,
+    place: UnitPlace,
+    header: &'d UnitHeader,
+    /// The root of the skeleton, of a unit in another file.
+    skeleton: Option<&'d Root>,
+}
+
 /// The root DIE of a unit.
 #[derive(Debug, Default)]
 struct Root {
@@ -183,12 +196,29 @@ struct Root {
     has_children: bool,
     role: Role,
     string_offsets_base: u64,
+    /// The file that has its DWARF, the folder that it was compiled in, and what names both units.
+    dwo_name: NameId,
+    folder: NameId,
+    dwo_id: Option<u64>,
     language: u16,
     name: NameId,
     is_clang: bool,
     is_gcc: bool,
     addresses_base: u64,
     loclists_base: u64,
+}
+
+/// Compiles the abbreviations of the unit at `place`.
+fn compile(
+    view: View<'_>,
+    place: UnitPlace,
+    header: &UnitHeader,
+    templates: &mut Templates,
+) -> Result<()> {
+    let (section, budget) = view.abbreviations(place.space);
+    let compiled = templates.compile(section, header.abbreviations, header.encoding, budget);
+    compiled
+        .with_context(|| format!("failed to read the abbreviations at {:#x}", header.abbreviations))
 }
 
 impl Root {
@@ -243,7 +273,10 @@ impl<'a> Decoder<'a> {
     ) -> Result<Option<Fragment>> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut buffer = std::mem::take(&mut scratch.bytes);
-        let result = self.decode_bytes::<BIG>(unit, header, &mut scratch, &mut buffer);
+        let place = UnitPlace { space: Space::Info, index: unit };
+        let subject = Subject { unit, place, header, skeleton: None };
+        let view = View { dwarf: self.dwarf, split: None };
+        let result = self.decode_bytes::<BIG>(subject, view, &mut scratch, &mut buffer);
         scratch.bytes = buffer;
         self.scratch = scratch;
         result
@@ -251,18 +284,20 @@ impl<'a> Decoder<'a> {
 
     fn decode_bytes<const BIG: bool>(
         &mut self,
-        unit: u32,
-        header: &'a UnitHeader,
+        subject: Subject<'_>,
+        view: View<'_>,
         scratch: &mut Scratch,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Fragment>> {
+        let Subject { unit, place, header, skeleton } = subject;
         let dwarf = self.dwarf;
-        self.compile(header, &mut scratch.templates)?;
+        compile(view, place, header, &mut scratch.templates)?;
         let size = header.size as usize;
-        let bytes = dwarf.info.range(dwarf.elf, header.offset, size, buffer)?;
+        let bytes = view.unit_bytes(place, buffer)?;
         let mut reader =
             DieReader::<BIG>::new(dwarf, header, bytes, &scratch.templates, &mut scratch.names);
-        let Some(root) = self.root(&mut reader, &mut scratch.values).map_err(|error| {
+        reader.set_place(place.space, view.split);
+        let Some(mut root) = self.root(&mut reader, &mut scratch.values).map_err(|error| {
             anyhow!(error)
                 .context(format!("at DIE {:#x}", header.offset + u64::from(reader.current)))
         })?
@@ -273,10 +308,11 @@ impl<'a> Decoder<'a> {
         reader.has_long_names = root.is_gcc;
         scratch.imports.foreign.clear();
         reader.foreign = Some(&mut scratch.imports.foreign);
-        match root.role {
-            Role::Skeleton => self.notes.add(Note::SkeletonUnit, header.offset),
-            Role::Part | Role::Types => return Ok(None),
-            Role::Whole => {}
+        match (root.role, skeleton) {
+            (_, Some(skeleton)) => root.addresses_base = skeleton.addresses_base,
+            (Role::Skeleton, None) => return self.decode_split::<BIG>(unit, header, &root),
+            (Role::Part | Role::Types, None) => return Ok(None),
+            (Role::Whole, None) => {}
         }
         if !self.admits(&root) {
             return Ok(None);
@@ -304,26 +340,21 @@ impl<'a> Decoder<'a> {
         }
         let draws_on_others = !scratch.imports.foreign.targets().is_empty();
         if draws_on_others {
-            self.import::<BIG>(&root, scratch)
+            self.import::<BIG>(&root, view, scratch)
                 .context("failed to read what it has in other units")?;
         }
         let local = &mut scratch.local;
         let mut fragment = self.intern(unit, header.offset, local, &mut scratch.classes);
         fragment.is_c = language::is_c(root.language);
-        fragment.draws_on_others = draws_on_others;
+        fragment.draws_on_others = draws_on_others || skeleton.is_some();
         let judging = functions::Judging {
             options: self.options,
             names: &dwarf.names,
             passing: self.passing,
             is_clang: root.is_clang,
             encoding: header.encoding,
-            lists: ListSections {
-                elf: dwarf.elf,
-                new: &dwarf.location_lists,
-                old: &dwarf.old_location_lists,
-                budget: &dwarf.list_budget,
-            },
-            loclists_base: root.loclists_base,
+            lists: view.lists(header),
+            loclists_base: view.lists_base(header, root.loclists_base),
             bytes,
         };
         scratch
@@ -338,15 +369,6 @@ impl<'a> Decoder<'a> {
             &mut fragment.variables,
         );
         Ok(Some(fragment))
-    }
-
-    fn compile(&self, header: &UnitHeader, templates: &mut Templates) -> Result<()> {
-        let Dwarf { abbreviations, abbreviation_budget: budget, .. } = self.dwarf;
-        templates
-            .compile(abbreviations, header.abbreviations, header.encoding, budget)
-            .with_context(|| {
-                format!("failed to read the abbreviations at {:#x}", header.abbreviations)
-            })
     }
 
     /// What the walk over the unit of `root` depends on.
@@ -408,8 +430,12 @@ impl<'a> Decoder<'a> {
             offset: 0,
             string_offsets_base: 0,
             has_children: template.has_children,
+            dwo_name: NameId(values.number(Slot::DwoName) as u32),
+            folder: NameId(values.number(Slot::CompDir) as u32),
+            dwo_id: values.get(Slot::DwoId),
             role: match template.tag {
                 gimli::DW_TAG_skeleton_unit => Role::Skeleton,
+                _ if values.has(Slot::DwoName) => Role::Skeleton,
                 gimli::DW_TAG_partial_unit => Role::Part,
                 gimli::DW_TAG_type_unit => Role::Types,
                 _ => Role::Whole,

@@ -40,7 +40,7 @@ pub enum Note {
     Qualifier,
     /// An imported unit (dwz) that is not there.
     ImportedUnit,
-    /// A skeleton unit: its DWARF is in a .dwo file.
+    /// A skeleton unit whose .dwo file is not there.
     SkeletonUnit,
 }
 
@@ -87,7 +87,7 @@ impl Note {
             Self::ComplexNumber => "complex number",
             Self::Qualifier => "qualifier such as _Atomic",
             Self::ImportedUnit => "imported unit",
-            Self::SkeletonUnit => "skeleton unit of split DWARF",
+            Self::SkeletonUnit => "unit of split DWARF that is not there",
         }
     }
 }
@@ -97,6 +97,10 @@ impl Note {
 pub struct Notes {
     counts: [u32; NOTES],
     first: [u64; NOTES],
+    /// The first unit whose file is not there, and which that is.
+    missing: Option<(u64, String)>,
+    /// Whether other files were looked for: then the file at hand does not tell the result.
+    pub draws_on_files: bool,
 }
 
 impl Notes {
@@ -109,8 +113,22 @@ impl Notes {
         self.counts[index] = self.counts[index].saturating_add(1);
     }
 
+    /// Counts a unit, the skeleton of which is at `offset`, whose file is not there.
+    pub fn add_missing(&mut self, offset: u64, file: String) {
+        self.add(Note::SkeletonUnit, offset);
+        if self.missing.as_ref().is_none_or(|(first, _)| offset < *first) {
+            self.missing = Some((offset, file));
+        }
+    }
+
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
+        self.draws_on_files |= other.draws_on_files;
+        if let Some((offset, file)) = &other.missing
+            && self.missing.as_ref().is_none_or(|(first, _)| offset < first)
+        {
+            self.missing = Some((*offset, file.clone()));
+        }
         for note in Note::ALL {
             let index = note as usize;
             if other.counts[index] == 0 {
@@ -121,6 +139,12 @@ impl Notes {
             self.first[index] = first.min(other.first[index]);
             self.counts[index] = self.counts[index].saturating_add(other.counts[index]);
         }
+    }
+
+    /// Whether the files of some units are not there.
+    #[must_use]
+    pub const fn lacks_units(&self) -> bool {
+        self.missing.is_some()
     }
 
     /// Whether nothing was noted.
@@ -140,6 +164,9 @@ impl fmt::Display for Notes {
                 write!(formatter, "{separator}{count} x {} (first at {first:#x})", note.text())?;
                 separator = ", ";
             }
+        }
+        if let Some((_, file)) = &self.missing {
+            write!(formatter, ": {file}")?;
         }
         Ok(())
     }

@@ -7,15 +7,21 @@ const FUNCTION_PREFIX: &[u8] = b"__BTF_ID__func__";
 /// `BTF_SET8_KFUNCS` in the flags of a set.
 const KFUNC_SET: u32 = 1;
 
-/// Name and flags of every kfunc, in symbol order: a later entry of a name wins.
+/// Name and flags of every kfunc, in symbol order: a later entry of a name wins. The section's bytes
+/// are in `main` if `elf` is a debug file that has none.
 pub(super) fn collect(
     elf: &ElfFile,
+    main: &ElfFile,
     symbols: &SymbolTable,
 ) -> Result<Vec<(Vec<u8>, u32)>, ElfError> {
     let Some(index) = elf.sections().iter().position(|section| section.name == b".BTF_ids") else {
         return Ok(Vec::new());
     };
-    let ids = Ids::read(elf, &elf.sections()[index])?;
+    let section = &elf.sections()[index];
+    let ids = match main.section(".BTF_ids").filter(|_| !section.has_bytes()) {
+        Some(section) => Ids::read(main, section)?,
+        None => Ids::read(elf, section)?,
+    };
     let own = || symbols.symbols().iter().filter(|symbol| symbol.section as usize == index);
     let mut sets = Vec::new();
     for symbol in own() {

@@ -123,12 +123,18 @@ impl<'a> FunctionTable<'a> {
         groups.max_by_key(|(_, group)| group.base).map(|(index, _)| index as GroupId)
     }
 
-    /// Marks the kfuncs that `.BTF_ids` lists (6.1 to 6.3).
+    /// Marks the kfuncs that `.BTF_ids` lists (6.1 to 6.3), of `elf`, which may be the debug file of
+    /// `main`.
     ///
     /// # Errors
     /// When the section cannot be read or a set lies outside of it.
-    pub fn mark_kfuncs(&mut self, elf: &ElfFile, symbols: &SymbolTable) -> Result<(), ElfError> {
-        for (name, flags) in kfuncs::collect(elf, symbols)? {
+    pub fn mark_kfuncs(
+        &mut self,
+        elf: &ElfFile,
+        main: &ElfFile,
+        symbols: &SymbolTable,
+    ) -> Result<(), ElfError> {
+        for (name, flags) in kfuncs::collect(elf, main, symbols)? {
             if let Some(&group) = self.by_name.get(name.as_slice()) {
                 self.groups[group as usize].kfunc_flags = Some(flags);
             }

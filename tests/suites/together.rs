@@ -13,7 +13,7 @@ use super::languages::CLASSES;
 use crate::harness::{reference_pahole, skip};
 
 /// Runs a program in `folder`; `None` with a message if it is missing.
-fn run(test: &str, folder: &Path, program: &str, arguments: &[&str]) -> Option<Output> {
+pub(super) fn run(test: &str, folder: &Path, program: &str, arguments: &[&str]) -> Option<Output> {
     let ran = Command::new(program).args(arguments).current_dir(folder).output();
     if ran.is_err() {
         skip(test, &format!("no {program}"));
@@ -22,7 +22,7 @@ fn run(test: &str, folder: &Path, program: &str, arguments: &[&str]) -> Option<O
 }
 
 /// Compiles and links some of [`UNITS`]; `None` with a message where the tools cannot.
-fn program(
+pub(super) fn program(
     test: &str,
     folder: &Path,
     name: &str,
@@ -45,7 +45,7 @@ fn program(
 }
 
 /// Whether two images mean the same; `None` with a message without python3.
-fn mean_the_same(test: &str, one: &Path, two: &Path) -> Option<bool> {
+pub(super) fn mean_the_same(test: &str, one: &Path, two: &Path) -> Option<bool> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/btfsame.py");
     let arguments = ["compare", one.to_str().unwrap(), two.to_str().unwrap()];
     let ran = run(test, Path::new("."), script.to_str().unwrap(), &arguments)?;
@@ -73,7 +73,7 @@ fn reference(test: &str, input: &Path, features: &str) -> Option<PathBuf> {
     Some(output)
 }
 
-const FEATURES: &str = "default,global_var";
+pub(super) const FEATURES: &str = "default,global_var";
 
 /// `dwz` moves what units have in common into partial units, which are parts of those that import
 /// them: nothing of the result changes.
