@@ -9,6 +9,7 @@ mod suites {
     mod cache;
     mod cli;
     mod compressed;
+    mod containers;
     mod dwarf;
     mod embed;
     mod encode;

@@ -5,6 +5,7 @@ mod compression;
 mod debug_file;
 mod inputs;
 mod links;
+mod packed;
 mod section;
 mod symbols;
 
@@ -36,6 +37,9 @@ pub enum ElfError {
     /// The file does not start with the ELF magic.
     #[error("not an ELF file")]
     NotElf,
+    /// The file is an archive of ELF files.
+    #[error("an archive of files: link them with `ld -r`, or name them one by one")]
+    Archive,
     /// A header or table is damaged.
     #[error("damaged ELF file: {0}")]
     Damaged(String),
@@ -97,6 +101,8 @@ pub fn unsigned(bytes: &[u8], big_endian: bool) -> u64 {
 pub struct ElfFile {
     path: PathBuf,
     file: File,
+    /// What comes out of the file, if that is compressed as a whole.
+    unpacked: Option<std::fs::File>,
     target: Target,
     sections: Vec<Section>,
     /// For each section whether its bytes can change a result.
@@ -123,11 +129,19 @@ impl ElfFile {
             return Err(ElfError::NotAFile);
         }
         let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        let (target, sections) = read_headers(file.file(), size)?;
+        let mut unpacked = None;
+        let headers = match read_headers(file.file(), file.metadata()?.len()) {
+            Err(ElfError::NotElf) => {
+                unpacked = packed::unpack(file.file())?;
+                let bytes = unpacked.as_ref().ok_or(ElfError::NotElf)?;
+                read_headers(bytes, bytes.metadata()?.len())
+            }
+            headers => headers,
+        };
+        let (target, sections) = headers?;
         let inputs = inputs::of(&sections, target.is_relocatable());
         let path = path.to_owned();
-        Ok(Self { path, file, target, sections, inputs, is_to_be_encoded: false })
+        Ok(Self { path, file, unpacked, target, sections, inputs, is_to_be_encoded: false })
     }
 
     /// Opens `path` to be encoded: of its sections only those may be read that are part of its key,
@@ -183,7 +197,7 @@ impl ElfFile {
         sections.filter(|(_, section, is_input)| *is_input || inputs::is_loaded(section))
     }
 
-    /// The facts of the file system about the open file.
+    /// The facts of the file system about the open file, compressed or not.
     ///
     /// # Errors
     /// When the system does not tell.
@@ -191,12 +205,12 @@ impl ElfFile {
         self.file.metadata()
     }
 
-    /// Fills `buffer` from the file at `offset`.
+    /// Fills `buffer` from the file at `offset`, of what comes out of it if it is compressed.
     ///
     /// # Errors
     /// When the file cannot be read or ends early.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        self.file.file().read_exact_at(buffer, offset)
+        self.unpacked.as_ref().unwrap_or(self.file.file()).read_exact_at(buffer, offset)
     }
 
     /// Makes the contents of `section` available: in the file where they lie if they are stored

@@ -68,7 +68,7 @@ pub enum EmbedError {
     #[error("`{}` changed while it was copied", .0.display())]
     Changed(PathBuf),
     /// The file does not start with an ELF header.
-    #[error("not an ELF file")]
+    #[error("not an ELF file, or one that is compressed: BTF can only be put into a plain one")]
     NotElf,
     /// A field of the ELF header has a value that cannot be.
     #[error("damaged ELF header: `{field}` is {value}")]
