@@ -165,6 +165,9 @@ impl Part {
                 let may_change = !is_text && !spellings.is_empty();
                 if may_change { *spellings.get(&name).unwrap_or(&name) } else { name }
             });
+            if is_of_unknown_size(record) {
+                record[2] = end_of_members(record);
+            }
             if has_misplaced_members(record, id) {
                 part.misplaced.push(NameId(record[0]));
             }
@@ -275,6 +278,19 @@ impl Format {
         }
         names.inline(&as_identifier(names.bytes(name, &mut [0; 4])))
     }
+}
+
+/// Whether this is a struct whose size is only known when it is made, because it has a member of such
+/// a size (GNU C).
+fn is_of_unknown_size(record: &[u32]) -> bool {
+    record[2] == 0 && kind_of(record) == Kind::Struct && Info(record[1]).vlen() > 0
+}
+
+/// Where the last member begins, in bytes: the least size that the kernel takes.
+fn end_of_members(record: &[u32]) -> u32 {
+    let mask = if Info(record[1]).kflag() { 0xff_ffff } else { u32::MAX };
+    let (members, _) = record[3..].as_chunks::<3>();
+    members.iter().map(|member| (member[2] & mask).div_ceil(8)).max().unwrap_or(0)
 }
 
 /// Whether a member of this struct begins before the one before it, or beyond the end, or is the

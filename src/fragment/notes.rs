@@ -18,7 +18,8 @@ pub enum Note {
     EnumSize,
     /// An enumeration value that does not fit.
     EnumValue,
-    /// A bitfield that lies further into its struct than 2 MiB, or is wider than 255 bits.
+    /// A struct with bitfields and a member further into it than 2 MiB, or with a bitfield of more than
+    /// 255 bits: its bitfields are left out.
     Bitfield,
     /// A union member that is not at the start of the union.
     UnionOffset,
@@ -76,7 +77,7 @@ impl Note {
             Self::BaseTypeSize => "base type of an odd size",
             Self::EnumSize => "enumeration of an odd size",
             Self::EnumValue => "enumeration value out of range",
-            Self::Bitfield => "bitfield too wide or too far into its struct",
+            Self::Bitfield => "struct too large for bitfields, which are left out",
             Self::UnionOffset => "union member off the start",
             Self::MemberLocation => "member at a computed place",
             Self::TooManyElements => "type of more than 65535 elements",

@@ -1,6 +1,7 @@
 //! Types: from the attributes of a DIE to a BTF record (spec/encoding section 2).
 
 use gimli::constants as dw;
+use hashbrown::HashMap;
 
 use super::local::{OldBitfield, Shape, Tag, TypeIndex};
 use super::notes::Note;
@@ -526,11 +527,14 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
 
     /// Completes a struct or union whose members have been read.
     fn complete(&mut self, draft: Draft) {
-        let Draft { index, start, has_old_bitfields, .. } = draft;
+        let Draft { index, start, mut has_old_bitfields, .. } = draft;
         let is_union = self.local.types[index as usize].kind == DieKind::Union;
         let kind = if is_union { Kind::Union } else { Kind::Struct };
-        let has_bitfields =
-            self.bit_sizes.len() > draft.bit_sizes && self.can_have_bit_sizes(&draft, is_union);
+        let mut has_bitfields = self.bit_sizes.len() > draft.bit_sizes;
+        if has_bitfields && !self.can_have_bit_sizes(&draft, is_union) {
+            self.leave_out_bitfields(&draft);
+            (has_bitfields, has_old_bitfields) = (false, false);
+        }
         if is_union && !has_old_bitfields {
             self.keep_at_start(start);
         }
@@ -568,15 +572,43 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         if self.context.options.compat_pahole {
             return;
         }
-        let mut new_places = vec![0; places.len()];
-        (0..).zip(&places).for_each(|(new, &old)| new_places[old as usize] = new);
-        for (owner, tag) in self.local.type_tags.iter_mut().rev() {
-            if *owner == index
-                && let Some(&new) = new_places.get(tag.component as usize)
-            {
-                tag.component = new;
-            }
+        self.move_tags(index, &places);
+    }
+
+    /// Lets the tags of members follow them: `places` says where each member was before. Those of
+    /// members that are gone are dropped.
+    fn move_tags(&mut self, index: TypeIndex, places: &[u32]) {
+        let start = since(&self.local.type_tags, index, |entry| entry.0);
+        if start == self.local.type_tags.len() {
+            return;
         }
+        let mut new_places: HashMap<i32, i32> = HashMap::with_capacity(places.len());
+        new_places.extend(places.iter().map(|&old| old as i32).zip(0..));
+        let tags = self.local.type_tags.split_off(start);
+        self.local.type_tags.extend(tags.into_iter().filter_map(|(owner, mut tag)| {
+            if owner == index && tag.component >= 0 {
+                tag.component = *new_places.get(&tag.component)?;
+            }
+            Some((owner, tag))
+        }));
+    }
+
+    /// Leaves out all bitfields of a struct that cannot say how wide they are.
+    fn leave_out_bitfields(&mut self, draft: &Draft) {
+        let fields = &self.bit_sizes[draft.bit_sizes..];
+        let is_field = |place: &u32| fields.binary_search_by_key(place, |field| field.0).is_ok();
+        let members = self.local.words[draft.start + 3..].as_chunks::<3>().0;
+        let places: Vec<u32> = (0..members.len() as u32).filter(|place| !is_field(place)).collect();
+        for (new, &old) in places.iter().enumerate() {
+            let (from, to) = (draft.start + 3 + 3 * old as usize, draft.start + 3 + 3 * new);
+            self.local.words.copy_within(from..from + 3, to);
+        }
+        self.local.words.truncate(draft.start + 3 + 3 * places.len());
+        let start = since(&self.local.old_bitfields, draft.index, |field| field.owner);
+        let mut fields = self.local.old_bitfields.split_off(start);
+        fields.retain(|field| field.owner != draft.index);
+        self.local.old_bitfields.append(&mut fields);
+        self.move_tags(draft.index, &places);
     }
 
     /// BTF requires that the members of a union are at its start.
@@ -591,7 +623,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     }
 
     /// Whether the type, which has bitfields, gets kflag (2.4.7). Not if a member lies too far out
-    /// for a bitfield size next to its offset: then bit offsets alone must do.
+    /// for a bitfield size next to its offset, or a field is too wide.
     fn can_have_bit_sizes(&mut self, draft: &Draft, is_union: bool) -> bool {
         let (members, _) = self.local.words[draft.start + 3..].as_chunks::<3>();
         let is_far = |member: &[u32; 3]| !is_union && member[2] > MAX_BITFIELD_OFFSET;
@@ -765,6 +797,12 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         }
         Ok(())
     }
+}
+
+/// Where in a list that grows as types are read that begins which was added since the type `index`
+/// began: entries of types that began earlier come before.
+fn since<T>(list: &[T], index: TypeIndex, owner: impl Fn(&T) -> TypeIndex) -> usize {
+    list.len() - list.iter().rev().take_while(|entry| owner(entry) >= index).count()
 }
 
 /// The offset that a member location expression adds: only the two shapes compilers write for a

@@ -419,7 +419,7 @@ fn members_at_strange_places() {
     let computed = computed.raw(location, dw::DW_FORM_exprloc, &[2, 0x12, 0x06]);
     unit.structure("virtual", 8, [computed]);
     Folder::of(&unit.elf()).encodes(&[
-        "1 x bitfield too wide or too far into its struct",
+        "1 x struct too large for bitfields, which are left out",
         "1 x union member off the start",
         "1 x member at a computed place",
     ]);

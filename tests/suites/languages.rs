@@ -53,7 +53,7 @@ fn object(folder: &Path, name: &str, source: &str, compiler: &str, flags: &[&str
 }
 
 /// Encodes `a.o`; gives the dump, if there is a bpftool, and what was said. The kernel must take it.
-fn encode(folder: &Path, flags: &[&str]) -> (String, String) {
+pub(super) fn kernel_takes_encoded(folder: &Path, flags: &[&str]) -> (String, String) {
     let run = |program: &str, arguments: &[&str]| {
         Command::new(program).args(arguments).current_dir(folder).output()
     };
@@ -69,7 +69,7 @@ fn encode(folder: &Path, flags: &[&str]) -> (String, String) {
 }
 
 /// The lines of the type that starts with `head`, its own and its members', without ids.
-fn entry(dump: &str, head: &str) -> Vec<String> {
+pub(super) fn entry(dump: &str, head: &str) -> Vec<String> {
     let mut lines = dump
         .lines()
         .skip_while(|line| line.split_once("] ").is_none_or(|(_, text)| !text.starts_with(head)));
@@ -92,7 +92,7 @@ fn classes_are_structs_with_their_bases() {
             if object(folder.path(), "a.cpp", CLASSES, compiler, flags).is_none() {
                 continue;
             }
-            let (dump, said) = encode(folder.path(), &[]);
+            let (dump, said) = kernel_takes_encoded(folder.path(), &[]);
             if dump.is_empty() {
                 return skip("languages::classes_are_structs_with_their_bases", "no bpftool");
             }
@@ -141,7 +141,7 @@ fn classes_are_structs_with_their_bases() {
             assert!(functions("_ZplRKN5outer5OtherEi"), "{dump}");
             assert!(said.contains("name that is none in C, so spelt otherwise"), "{said}");
             assert!(said.contains("member at a computed place"), "{said}");
-            let (_, said) = encode(folder.path(), &["--lang-exclude=c++"]);
+            let (_, said) = kernel_takes_encoded(folder.path(), &["--lang-exclude=c++"]);
             assert!(said.contains("no unit that the options admit"), "{said}");
         }
     }
