@@ -16,7 +16,7 @@ use super::{Decoder, Role, Root, Scratch, compile};
 use crate::dwarf::die::{DieError, DieReader, DieRef};
 use crate::dwarf::foreign::{FIRST_FOREIGN, ForeignRefs, Target, UnitPlace, View, number_of};
 use crate::dwarf::table::Templates;
-use crate::dwarf::template::Encoding;
+use crate::dwarf::template::{DieKind, Encoding};
 use crate::dwarf::unit::UnitHeader;
 
 /// As many bytes of other units are kept for the next reference into them.
@@ -216,6 +216,12 @@ impl Decoder<'_> {
         scratch.local.switch_marks(0);
         scratch.aside.clear();
         scratch.bit_sizes.clear();
+        if result.is_err() {
+            // Types that were begun, but have no record.
+            let begun = &mut scratch.local.types[filled.types..];
+            let unfinished = begun.iter_mut().filter(|ty| ty.shape == Shape::Void);
+            unfinished.for_each(|ty| ty.kind = DieKind::Unspecified);
+        }
         adopt(&mut scratch.local, &mut scratch.imports.foreign, filled, place, header.offset);
         scratch.imports.kept.insert(place, unit);
         scratch.imports.tables.insert((header.abbreviations, header.encoding), templates);

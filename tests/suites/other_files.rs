@@ -76,6 +76,28 @@ fn split_dwarf() {
     }
 }
 
+/// A module of a kernel that was built so (`CONFIG_DEBUG_INFO_SPLIT`) is relocatable itself.
+#[test]
+fn split_dwarf_of_objects() {
+    let test = "other_files::split_dwarf_of_objects";
+    let folder = TempDir::new().unwrap();
+    for compiler in ["gcc", "clang"] {
+        for version in ["-gdwarf-4", "-gdwarf-5"] {
+            let flags = [version, "-c", "first.c"];
+            let Some(plain) = program(test, folder.path(), "plain.o", compiler, &flags) else {
+                continue;
+            };
+            let flags = [version, "-gsplit-dwarf", "-c", "first.c"];
+            let split = program(test, folder.path(), "split.o", compiler, &flags).unwrap();
+            encode(&plain, &["--features", FEATURES]);
+            encode(&split, &["--features", FEATURES]);
+            let (one, two) = (plain.with_extension("btf"), split.with_extension("btf"));
+            assert_ne!(mean_the_same(test, &one, &two), Some(false), "{compiler} {version}");
+            assert!(remove_split(folder.path()) > 0);
+        }
+    }
+}
+
 /// What was made of a `.dwo` file is not known from the program that names it.
 #[test]
 fn split_dwarf_that_is_missing_or_of_another_build() {

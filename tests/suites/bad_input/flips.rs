@@ -4,7 +4,8 @@
 
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -25,14 +26,74 @@ const TOO_LONG: Duration = Duration::from_secs(10);
 const TOO_MUCH: u64 = 1 << 30;
 
 /// What is compiled: name, compiler, flags.
-const OBJECTS: [(&str, &str, &str); 6] = [
+const OBJECTS: [(&str, &str, &str); 11] = [
     ("gcc.o", "gcc", "-gdwarf-5 -c"),
     ("gcc.so", "gcc", "-gdwarf-4 -gstrict-dwarf -shared -nostdlib -fPIC"),
     ("gcc2.o", "gcc", "-gdwarf-2 -gstrict-dwarf -c"),
     ("clang.o", "clang", "-gdwarf-5 -c"),
     ("s390x.o", "clang", "-gdwarf-5 -c -ffreestanding --target=s390x-linux-gnu"),
     ("powerpc.o", "clang", "-gdwarf-3 -c -ffreestanding --target=powerpc-linux-gnu"),
+    ("types4.o", "gcc", "-gdwarf-4 -fdebug-types-section -c"),
+    ("types5.so", "gcc", "-gdwarf-5 -fdebug-types-section -shared -nostdlib -fPIC"),
+    ("lto.so", "gcc", "-gdwarf-5 -flto -shared -nostdlib -fPIC"),
+    ("split4.so", "clang", "-gdwarf-4 -gsplit-dwarf -shared -nostdlib -fPIC"),
+    ("split5.so", "gcc", "-gdwarf-5 -gsplit-dwarf -shared -nostdlib -fPIC"),
 ];
+
+/// A file to be damaged.
+struct Seed {
+    bytes: Vec<u8>,
+    /// Where bytes are changed.
+    ranges: Vec<Range<usize>>,
+    /// Where the damaged one lies, and what is encoded, if that is another file that leads to it.
+    part: Option<(PathBuf, Vec<u8>)>,
+}
+
+impl Seed {
+    fn of(
+        path: &Path,
+        headers: &impl Fn(&[u8]) -> Vec<Range<usize>>,
+        is_wanted: &impl Fn(&Section) -> bool,
+    ) -> Self {
+        let bytes = fs::read(path).unwrap();
+        let elf = ElfFile::open(path).unwrap();
+        let sections = elf.sections().iter().filter(|section| is_wanted(section));
+        let range = |section: &Section| {
+            let start = section.offset as usize;
+            start..start + section.size as usize
+        };
+        let mut ranges = headers(&bytes);
+        ranges.extend(sections.map(range).filter(|range| !range.is_empty()));
+        Self { bytes, ranges, part: None }
+    }
+
+    /// Writes a damaged copy as `input`, or beside it what that leads to.
+    fn write(&self, damaged: &[u8], input: &Path) {
+        match &self.part {
+            None => fs::write(input, damaged).unwrap(),
+            Some((path, whole)) => {
+                fs::write(input, whole).unwrap();
+                fs::write(path, damaged).unwrap();
+            }
+        }
+    }
+}
+
+/// What `dwz` makes of several files: one of them, and what they have in common.
+fn without_duplicates(folder: &Folder) -> Option<[PathBuf; 2]> {
+    let names = ["one.so", "two.so"];
+    for name in names {
+        compiled(&folder.path(name), "gcc", "-gdwarf-5 -shared -nostdlib -fPIC")?;
+    }
+    let ran = Command::new("dwz")
+        .args(["-m", "common.debug", "-M", "common.debug"])
+        .args(names)
+        .current_dir(folder.path("."))
+        .output()
+        .ok()?;
+    assert!(ran.status.success(), "{ran:?}");
+    Some([folder.path(names[0]), folder.path("common.debug")])
+}
 
 #[test]
 fn in_debug_sections() {
@@ -63,22 +124,30 @@ fn flip(
     is_wanted: impl Fn(&Section) -> bool,
 ) {
     let folder = Folder::new();
-    let mut targets = Vec::new();
+    let mut targets: Vec<Seed> = Vec::new();
     for (name, compiler, flags) in OBJECTS {
         let Some(path) = compiled(&folder.path(name), compiler, flags) else {
             skip(test, &format!("no {compiler}"));
             continue;
         };
-        let bytes = fs::read(&path).unwrap();
-        let elf = ElfFile::open(&path).unwrap();
-        let sections = elf.sections().iter().filter(|section| is_wanted(section));
-        let range = |section: &Section| {
-            let start = section.offset as usize;
-            start..start + section.size as usize
-        };
-        let mut ranges = headers(&bytes);
-        ranges.extend(sections.map(range).filter(|range| !range.is_empty()));
-        targets.push((bytes, ranges));
+        let seed = Seed::of(&path, &headers, &is_wanted);
+        // The file that has the DWARF is damaged as well.
+        let beside = fs::read_dir(folder.path(".")).unwrap().map(|entry| entry.unwrap().path());
+        for split in beside.filter(|path| path.extension().is_some_and(|ending| ending == "dwo")) {
+            if !targets.iter().any(|seed| seed.part.as_ref().is_some_and(|part| part.0 == split)) {
+                let part = Some((split.clone(), seed.bytes.clone()));
+                targets.push(Seed { part, ..Seed::of(&split, &headers, &is_wanted) });
+            }
+        }
+        targets.push(seed);
+    }
+    if let Some([one, common]) = without_duplicates(&folder) {
+        let whole = fs::read(&one).unwrap();
+        targets.push(Seed::of(&one, &headers, &is_wanted));
+        let part = Some((common.clone(), whole));
+        targets.push(Seed { part, ..Seed::of(&common, &headers, &is_wanted) });
+    } else {
+        skip(test, "no dwz");
     }
     if targets.is_empty() {
         return;
@@ -91,9 +160,9 @@ fn flip(
     let watchdog = Watchdog::start();
     let mut written = 0;
     for number in 0..count {
-        let (bytes, ranges) = &targets[number % targets.len()];
-        let damaged = random.damaged(bytes, ranges);
-        fs::write(folder.path("input"), &damaged).unwrap();
+        let seed = &targets[number % targets.len()];
+        let damaged = random.damaged(&seed.bytes, &seed.ranges);
+        seed.write(&damaged, &folder.path("input"));
         watchdog.expect(format!("{test}: number {number}"));
         let options = options(number);
         if let Some(btf) = pool.install(|| encode(&folder.path("input"), &options)) {
