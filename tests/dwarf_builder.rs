@@ -295,6 +295,8 @@ impl Writer {
 pub fn compiled(output: &Path, compiler: &str, flags: &str) -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/rich.c");
     let mut command = Command::new(compiler);
+    // clang puts `.dwo` files into the folder that it runs in.
+    command.current_dir(output.parent().expect("a file lies in a folder"));
     command.args(["-O2", "-w"]).args(flags.split_whitespace()).arg("-o").arg(output).arg(source);
     let found = command.output().ok()?;
     assert!(found.status.success(), "{command:?}: {}", String::from_utf8_lossy(&found.stderr));
