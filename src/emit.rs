@@ -79,7 +79,8 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
     let items = &contents.numbered.items;
     let last_id = contents.numbered.next_id() - 1;
     ensure!(last_id <= MAX_ID, "{last_id} types: the kernel reads at most {MAX_ID}");
-    let by_value = match contents.union.fragments.iter().all(|fragment| fragment.is_c) {
+    let by_value = match contents.union.fragments.iter().all(|fragment| fragment.has_complete_types)
+    {
         true => HashSet::new(),
         false => declared_by_value(&contents.records(items, 0), contents.numbered.first_id),
     };
@@ -188,9 +189,9 @@ impl Part {
     }
 }
 
-/// Forward declarations among `records` whose size matters, because something has a member or elements
-/// of the type. C knows none; C++ compilers leave it to one unit to define a class with virtual
-/// functions, and that may be in another file.
+/// Forward declarations among `records` whose size matters, because something has a member, elements or
+/// parameters of the type. In C there are none; C++ compilers leave it to one unit to define a class
+/// with virtual functions, and that may be in another file.
 fn declared_by_value(records: &[u32], first_id: u32) -> HashSet<u32> {
     let starts = starts_of(records);
     let record = |id: u32| {
@@ -219,6 +220,11 @@ fn declared_by_value(records: &[u32], first_id: u32) -> HashSet<u32> {
         let record = &records[start..];
         match kind_of(record) {
             Kind::Array => add(record[3]),
+            Kind::FuncProto => {
+                add(record[2]);
+                let parameters = record[3..].chunks_exact(2).take(Info(record[1]).vlen() as usize);
+                parameters.for_each(|parameter| add(parameter[1]));
+            }
             Kind::Struct | Kind::Union => {
                 let members = record[3..].chunks_exact(3).take(Info(record[1]).vlen() as usize);
                 members.for_each(|member| add(member[1]));

@@ -250,7 +250,7 @@ fn misfits(emitted: &Emitted, options: &Options) -> impl Iterator<Item = String>
         )
     });
     let emptied = (emitted.emptied > 0).then(|| {
-        format!("{} x class that is used by value but only declared, so empty", emitted.emptied)
+        format!("{} x type that is used by value but only declared, so empty", emitted.emptied)
     });
     names.into_iter().chain(emptied).chain(members)
 }

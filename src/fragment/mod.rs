@@ -118,8 +118,9 @@ pub struct Fragment {
     pub functions: Vec<FunctionUse>,
     /// Its variables, in DIE order.
     pub variables: Vec<VariableUse>,
-    /// Whether it is written in C or assembler, which use no type by value that is only declared.
-    pub is_c: bool,
+    /// Whether it defines all types that it uses by value. C++ compilers leave some to other units, and
+    /// others are told to.
+    pub has_complete_types: bool,
     /// Whether it has something that lies in other units (LTO, dwz, type units): then it depends on
     /// more than its own bytes.
     pub draws_on_others: bool,
@@ -204,6 +205,8 @@ struct Root {
     name: NameId,
     is_clang: bool,
     is_gcc: bool,
+    /// It was compiled with one of gcc's `-femit-struct-debug-*`.
+    has_declared_types: bool,
     addresses_base: u64,
     loclists_base: u64,
 }
@@ -345,7 +348,7 @@ impl<'a> Decoder<'a> {
         }
         let local = &mut scratch.local;
         let mut fragment = self.intern(unit, header.offset, local, &mut scratch.classes);
-        fragment.is_c = language::is_c(root.language);
+        fragment.has_complete_types = language::is_c(root.language) && !root.has_declared_types;
         fragment.draws_on_others = draws_on_others || skeleton.is_some();
         let judging = functions::Judging {
             options: self.options,
@@ -443,6 +446,7 @@ impl<'a> Decoder<'a> {
             language: values.number(Slot::Language) as u16,
             name: values.name(),
             is_gcc: producer.starts_with(b"GNU C") || producer.starts_with(b"GNU GIMPLE"),
+            has_declared_types: memchr::memmem::find(producer, b"-femit-struct-debug").is_some(),
             is_clang: memchr::memmem::find(producer, b"clang").is_some(),
             addresses_base: values.number(Slot::AddrBase),
             loclists_base: values.number(Slot::LoclistsBase),
@@ -502,7 +506,7 @@ impl<'a> Decoder<'a> {
             index_type,
             functions: Vec::new(),
             variables: Vec::new(),
-            is_c: true,
+            has_complete_types: true,
             draws_on_others: false,
         }
     }

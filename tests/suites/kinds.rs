@@ -255,3 +255,29 @@ fn places_of_variables() {
     assert_eq!(offsets.len(), 3, "{dump}");
     is_as_by_pahole(test, folder.path(), &dump);
 }
+
+/// gcc can be told to leave the types of headers to other units, even those that are members.
+#[test]
+fn types_that_are_only_declared() {
+    let test = "kinds::types_that_are_only_declared";
+    let folder = TempDir::new().unwrap();
+    let header =
+        "struct in_header { int a; long b; }; union other { int x; }; struct absent { int z; };";
+    fs::write(folder.path().join("other.h"), header).unwrap();
+    let source = "#include \"other.h\"
+        typedef struct in_header alias; struct in_header objects[4]; struct absent *pointer;
+        struct own { const alias member; union other array[3]; } own;
+        int function(struct own *own, struct in_header by_value) { return own->member.a + by_value.a; }";
+    if !compile(test, folder.path(), source, "gcc", &["-femit-struct-debug-baseonly"]) {
+        return;
+    }
+    let (dump, said) = kernel_takes_encoded(folder.path(), &FEATURES);
+    assert!(said.contains("2 x type that is used by value but only declared, so empty"), "{said}");
+    if dump.is_empty() {
+        return skip(test, "no bpftool");
+    }
+    assert!(dump.contains("STRUCT 'in_header' size=0 vlen=0"), "{dump}");
+    assert!(dump.contains("UNION 'other' size=0 vlen=0"), "{dump}");
+    assert!(dump.contains("FWD 'absent' fwd_kind=struct"), "{dump}");
+    assert_eq!(entry(&dump, "STRUCT 'own'").len(), 3);
+}
