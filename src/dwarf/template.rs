@@ -168,6 +168,8 @@ pub enum Slot {
     ConstValue,
     /// `DW_AT_const_value` as a string: a `NameId`.
     ConstString,
+    /// `DW_AT_const_value` of an enumerator of more than eight bytes: a [`Block`](super::die::Block).
+    ConstBlock,
     /// `DW_AT_upper_bound` as a constant.
     UpperBound,
     /// `DW_AT_upper_bound` in any other form.
@@ -244,6 +246,7 @@ fn slot_of(kind: DieKind, attribute: DwAt, class: Class) -> Option<Slot> {
         (dw::DW_AT_encoding, Class::Constant) => Slot::Encoding,
         (dw::DW_AT_const_value, Class::String) if is_annotation(kind) => Slot::ConstString,
         (dw::DW_AT_const_value, Class::Constant) => Slot::ConstValue,
+        (dw::DW_AT_const_value, Class::Block) if kind == K::Enumerator => Slot::ConstBlock,
         // A parameter with a constant of whatever form has no location (4.5.4 rule 2).
         (dw::DW_AT_const_value, _) if kind == K::Parameter => Slot::ConstValue,
         (dw::DW_AT_upper_bound, Class::Constant) => Slot::UpperBound,
@@ -308,7 +311,7 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
                 S::Name | S::ByteSize | S::Type | S::Declaration | S::Specification | S::Signature
             )
         }
-        K::Enumerator => matches!(slot, S::Name | S::ConstValue),
+        K::Enumerator => matches!(slot, S::Name | S::ConstValue | S::ConstBlock),
         K::Member => matches!(
             slot,
             S::Name

@@ -11,6 +11,7 @@ use crate::dwarf::cursor::Cursor;
 use crate::dwarf::die::{DieError, DieRef};
 use crate::dwarf::foreign::FIRST_FOREIGN;
 use crate::dwarf::template::{DieKind, Slot, Template};
+use crate::elf::unsigned;
 use crate::names::NameId;
 use crate::options::Feature;
 
@@ -663,7 +664,7 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                         }
                         None => {
                             self.reader.read(child, self.values)?;
-                            (self.values.name(), self.values.number(Slot::ConstValue))
+                            (self.values.name(), self.enumerator_value())
                         }
                     };
                     if self.enumerator(kind, name, value, count, &mut is_negative) {
@@ -685,6 +686,16 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         self.local.words[start + 1] = Info::new(kind, count, kflag).0;
         self.local.finish(index, start, Shape::Plain, size);
         Ok(())
+    }
+
+    /// The value of the enumerator in `values`: the low half of one of 128 bits (Rust).
+    fn enumerator_value(&self) -> u64 {
+        let Some(block) = self.values.block(Slot::ConstBlock) else {
+            return self.values.number(Slot::ConstValue);
+        };
+        let bytes = self.reader.block(block);
+        let low = if BIG { bytes.rchunks(8).next() } else { bytes.chunks(8).next() };
+        unsigned(low.unwrap_or(&[]), BIG)
     }
 
     fn enum_size(&mut self, size: u64) -> u32 {

@@ -297,6 +297,7 @@ impl Expected<'_> {
             dw::DW_AT_encoding => Slot::Encoding,
             dw::DW_AT_const_value if matches!(content, Content::Text(_)) => Slot::ConstString,
             dw::DW_AT_const_value if is_number => Slot::ConstValue,
+            dw::DW_AT_const_value if self.at.tag == dw::DW_TAG_enumerator => Slot::ConstBlock,
             dw::DW_AT_const_value => return Some((Slot::ConstValue, Content::Anything)),
             dw::DW_AT_upper_bound if is_number && !is_offset => Slot::UpperBound,
             dw::DW_AT_upper_bound => return Some((Slot::UpperBoundOther, Content::Anything)),
@@ -319,6 +320,9 @@ impl Expected<'_> {
             dw::DW_AT_addr_base | dw::DW_AT_GNU_addr_base => Slot::AddrBase,
             dw::DW_AT_loclists_base => Slot::LoclistsBase,
             dw::DW_AT_import => Slot::Import,
+            dw::DW_AT_dwo_name | dw::DW_AT_GNU_dwo_name => Slot::DwoName,
+            dw::DW_AT_comp_dir => Slot::CompDir,
+            dw::DW_AT_GNU_dwo_id => Slot::DwoId,
             dw::DW_AT_signature => Slot::Signature,
             dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => Slot::LinkageName,
             _ => return None,
@@ -447,7 +451,7 @@ const WANTED: &[(DwTag, &[DwAt])] = &[
 const COMPOSITE: [DwAt; 4] =
     [dw::DW_AT_name, dw::DW_AT_byte_size, dw::DW_AT_declaration, dw::DW_AT_specification];
 
-const SLOTS: [Slot; 35] = [
+const SLOTS: [Slot; 39] = [
     Slot::Name,
     Slot::Type,
     Slot::ByteSize,
@@ -483,6 +487,10 @@ const SLOTS: [Slot; 35] = [
     Slot::LinkageName,
     Slot::Import,
     Slot::Signature,
+    Slot::ConstBlock,
+    Slot::DwoName,
+    Slot::CompDir,
+    Slot::DwoId,
 ];
 
 /// Tag, name, type and size of every DIE.

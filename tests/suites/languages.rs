@@ -141,8 +141,76 @@ fn classes_are_structs_with_their_bases() {
             assert!(functions("_ZplRKN5outer5OtherEi"), "{dump}");
             assert!(said.contains("name that is none in C, so spelt otherwise"), "{said}");
             assert!(said.contains("member at a computed place"), "{said}");
-            let (_, said) = kernel_takes_encoded(folder.path(), &["--lang-exclude=c++"]);
+            let said = encode_nothing(folder.path(), "--lang-exclude=c++");
             assert!(said.contains("no unit that the options admit"), "{said}");
         }
     }
+}
+
+/// Enums with contents, members in an order of the compiler's own, names with signs, 128 bits.
+const RUST: &str = r#"
+#![crate_type = "lib"]
+pub enum Shape { Circle(f64), Square { side: u32, name: &'static str }, Nothing }
+pub struct Unsorted { a: u8, b: u64, c: u16, d: Option<Box<Shape>> }
+pub struct Generic<T>(T, u8);
+pub union Both { a: u32, b: f32 }
+#[repr(u128)] pub enum Wide { One = 1, Two = 2 }
+#[repr(i64)] pub enum Signed { Less = -1, More = 2 }
+#[no_mangle] pub extern "C" fn exported(u: &Unsorted, g: Generic<u32>) -> u64 {
+    u.b + g.0 as u64 + g.1 as u64 + u.a as u64 + u.c as u64 + u.d.is_some() as u64
+}
+pub fn mangled(s: &Shape, u: &Both, w: Wide, c: char, t: (u8, u32), n: Signed) -> u8 {
+    match s { Shape::Circle(_) => unsafe { u.a as u8 }, _ => w as u8 + c as u8 + t.0 + n as u8 }
+}
+"#;
+
+#[test]
+fn rust_is_encoded_or_left_out() {
+    let test = "languages::rust_is_encoded_or_left_out";
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("a.rs"), RUST).unwrap();
+    let arguments = ["-g", "--emit=obj", "-Adead_code", "-Awarnings", "-o", "a.o", "a.rs"];
+    let ran = Command::new("rustc").args(arguments).current_dir(folder.path()).output();
+    let Ok(ran) = ran else { return skip(test, "no rustc") };
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let (dump, said) = kernel_takes_encoded(folder.path(), &[]);
+    assert!(said.contains("1 x enumeration of an odd size"), "{said}");
+    assert!(said.contains("name that is none in C, so spelt otherwise"), "{said}");
+    if !dump.is_empty() {
+        assert!(
+            dump.contains(
+                "ENUM64 'Wide' encoding=UNSIGNED size=8 vlen=2\n\t'One' val=1ULL\n\t'Two' val=2ULL"
+            ),
+            "{dump}"
+        );
+        assert!(
+            dump.contains("ENUM64 'Signed' encoding=SIGNED size=8 vlen=2\n\t'Less' val=-1LL"),
+            "{dump}"
+        );
+        assert!(dump.contains("STRUCT 'Generic_u32_' size=8 vlen=2"), "{dump}");
+        assert!(dump.contains("STRUCT 'Shape' size=24"), "{dump}");
+        assert!(dump.contains("FUNC 'exported' "), "{dump}");
+        assert!(
+            dump.lines().any(|line| line.contains("FUNC '_") && line.contains("mangled")),
+            "{dump}"
+        );
+        let members = entry(&dump, "STRUCT 'Unsorted'");
+        let places = members[1..].iter().map(|line| line.rsplit('=').next().unwrap());
+        let places: Vec<u32> = places.map(|place| place.parse().unwrap()).collect();
+        assert!(places.len() == 4 && places.is_sorted(), "{members:?}");
+    }
+    let said = encode_nothing(folder.path(), "--lang-exclude=rust");
+    assert!(said.contains("it has no unit that the options admit: nothing to encode"), "{said}");
+}
+
+/// Encodes `a.o` with `flag`, of which nothing must come; gives what was said.
+fn encode_nothing(folder: &Path, flag: &str) -> String {
+    let ran = Command::new(env!("CARGO_BIN_EXE_btfcache"))
+        .args(["encode", "--no-cache", flag, "a.o", "-o", "none.btf"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    assert!(!folder.join("none.btf").exists());
+    String::from_utf8(ran.stderr).unwrap()
 }
