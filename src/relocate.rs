@@ -40,7 +40,8 @@ pub fn layout(elf: &ElfFile) -> Vec<u64> {
             let end = joined.iter_mut().find(|(name, _)| *name == section.name);
             return end.map_or(0, |(_, end)| {
                 let start = *end;
-                *end = end.saturating_add(section.size).min(u64::MAX >> 1);
+                let size = elf.unpacked_size(section);
+                *end = end.saturating_add(size).min(u64::MAX >> 1);
                 start
             });
         }

@@ -199,8 +199,11 @@ impl Loader<'_> {
             let mut buffer = Vec::new();
             let size = usize::try_from(data.len()).unwrap_or(usize::MAX);
             bytes.extend_from_slice(data.range(self.elf, 0, size, &mut buffer)?);
-            let next = self.layout[index].saturating_add(part.size);
-            ensure!(bytes.len() as u64 == next, "sections of one name are compressed in part");
+            let next = self.layout[index].saturating_add(self.elf.unpacked_size(part));
+            ensure!(
+                bytes.len() as u64 == next,
+                "a section of several has another size than it says"
+            );
         }
         Ok(Relocated::Ready(SectionData::Memory(bytes)))
     }

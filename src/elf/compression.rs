@@ -37,6 +37,14 @@ pub(super) fn standard(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfE
     }
 }
 
+/// How many bytes a section that starts with such a header claims to decompress to.
+pub(super) fn claimed_size(elf: &ElfFile, section: &Section) -> io::Result<u64> {
+    let (at, size) = if elf.target().is_64 { (8, 8) } else { (4, 4) };
+    let mut field = [0; 8];
+    elf.read_at(section.offset.saturating_add(at), &mut field[..size])?;
+    Ok(unsigned(&field[..size], elf.target().big_endian))
+}
+
 /// Reads a `.zdebug` section: "ZLIB", a big-endian 64-bit size, a zlib stream.
 pub(super) fn gnu(elf: &ElfFile, section: &Section) -> Result<Vec<u8>, ElfError> {
     let stored = read_stored(elf, section)?;

@@ -227,6 +227,15 @@ impl ElfFile {
         section::open(self, section)
     }
 
+    /// Size of `section` when it is decompressed, as far as its header can be read.
+    #[must_use]
+    pub fn unpacked_size(&self, section: &Section) -> u64 {
+        if section.flags.0 & object::elf::SHF_COMPRESSED.0 == 0 {
+            return section.size;
+        }
+        compression::claimed_size(self, section).unwrap_or(section.size)
+    }
+
     /// All bytes of `section`, decompressed.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "where two images differ must be seen")]
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -30,7 +31,7 @@ pub(super) fn program(
     flags: &[&str],
 ) -> Option<PathBuf> {
     for (name, source) in UNITS {
-        std::fs::write(folder.join(name), source).unwrap();
+        fs::write(folder.join(name), source).unwrap();
     }
     let arguments = [&["-g", "-O1", "-o", name][..], flags].concat();
     let ran = run(test, folder, compiler, &arguments)?;
@@ -92,7 +93,7 @@ fn without_duplicates(test: &str, folder: &Path, compiler: &str, version: &str) 
     let source = include_str!("../data/rich.c");
     // What pahole cannot encode would end the comparison.
     let source = source.replace("_Atomic int", "int").replace("double _Complex", "double");
-    std::fs::write(folder.join("rich.c"), source).unwrap();
+    fs::write(folder.join("rich.c"), source).unwrap();
     for object in ["a.o", "b.o", "c.o"] {
         let compile = ["-g", version, "-O2", "-fPIC", "-c", "-o", object, "rich.c"];
         let ran = run(test, folder, compiler, &compile)?;
@@ -156,7 +157,7 @@ fn link_time_optimisation() {
 fn variables_of_link_time_optimisation() {
     let test = "together::variables_of_link_time_optimisation";
     let folder = TempDir::new().unwrap();
-    std::fs::write(
+    fs::write(
         folder.path().join("a.c"),
         "struct counter { long hits; } shared = { 1 };
          int main(void) { return shared.hits++; }",
@@ -167,7 +168,7 @@ fn variables_of_link_time_optimisation() {
     };
     assert!(ran.status.success(), "{ran:?}");
     let image = encode(&folder.path().join("a"), &["--features=default,global_var"]);
-    std::fs::write(folder.path().join("a.btf"), image).unwrap();
+    fs::write(folder.path().join("a.btf"), image).unwrap();
     let dump = ["btf", "dump", "file", "a.btf", "format", "raw"];
     let Some(ran) = run(test, folder.path(), "bpftool", &dump) else { return };
     let text = String::from_utf8(ran.stdout).unwrap();
@@ -182,7 +183,7 @@ fn variables_of_link_time_optimisation() {
 fn type_units() {
     let test = "together::type_units";
     let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("classes.cpp"), CLASSES).unwrap();
+    fs::write(folder.path().join("classes.cpp"), CLASSES).unwrap();
     // Not units that disagree about a name: type units are one for all that look alike. clang
     // makes them in C++ only.
     for (compiler, sources) in [
@@ -192,7 +193,10 @@ fn type_units() {
     ] {
         for version in ["-gdwarf-4", "-gdwarf-5"] {
             let split = "-fdebug-types-section";
-            for kind in [&["-shared", "-fPIC"][..], &["-r", "-nostdlib"]] {
+            for kind in [&["-shared", "-fPIC"][..], &["-r", "-nostdlib"], &["-c"]] {
+                // Several objects cannot have one name.
+                let is_one = kind[0] == "-c" && compiler == "gcc";
+                let sources = if is_one { &sources[..1] } else { sources };
                 let flags = [&[version], kind, sources].concat();
                 let Some(plain) = program(test, folder.path(), "plain", compiler, &flags) else {
                     continue;
@@ -208,6 +212,12 @@ fn type_units() {
                 let (one, two) = (plain.with_extension("btf"), types.with_extension("btf"));
                 let same = mean_the_same(test, &one, &two);
                 assert_ne!(same, Some(false), "{compiler} {version} {kind:?}");
+                if kind[0] == "-c" {
+                    let flags = [&["-gz=zlib"], &flags[..]].concat();
+                    let small = program(test, folder.path(), "small", compiler, &flags).unwrap();
+                    let image = fs::read(&two).unwrap();
+                    assert!(encode(&small, &["--features", FEATURES]) == image, "{compiler}");
+                }
             }
         }
     }
