@@ -59,7 +59,7 @@ pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output 
         datasecs: &[],
         names: &names,
     };
-    let format = Format { big_endian: false, has_layout: false };
+    let format = Format { big_endian: false, has_layout: false, keeps_invalid_names: true };
     let bytes = emit::emit(contents, format).expect("the program is small").btf;
     let translations: Vec<Vec<ClassId>> =
         pools.iter().map(|pool| translation(pool, &mut union.pool)).collect();
@@ -258,6 +258,8 @@ impl<'a> Decoder<'a> {
             index_type: self.index_type(unit, &classes),
             functions: self.functions(unit, &classes),
             variables: self.variables(unit, &classes),
+            has_complete_types: true,
+            draws_on_others: false,
         };
         self.fragments.push(fragment);
         classes
