@@ -5,6 +5,8 @@
 
 mod aliases;
 mod classes;
+mod composite;
+mod enumeration;
 mod functions;
 mod import;
 mod language;
