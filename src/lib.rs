@@ -1,6 +1,7 @@
 //! btfcache turns the DWARF of kernel images and modules into BTF. ARCHITECTURE.md has the map.
 
 pub mod append;
+mod archive;
 pub mod base;
 pub mod btf;
 pub mod cli;
@@ -26,3 +27,4 @@ pub mod store;
 pub mod string_index;
 pub mod timing;
 pub mod write_file;
+mod zstd_frames;

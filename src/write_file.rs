@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use tempfile::NamedTempFile;
 
@@ -36,6 +36,29 @@ pub fn write_files(files: &[(&Path, &[u8])]) -> Result<()> {
         new.commit(&target).with_context(|| failed(path))?;
     }
     Ok(())
+}
+
+/// Makes what `write` writes the content of the regular file at the path, at once, as [`write_files`]
+/// does with bytes that are all there from the start.
+///
+/// # Errors
+/// Names the path, which is then as it was; those of `write`.
+pub(crate) fn write_in_pieces<T>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T>,
+) -> Result<T> {
+    let failed = || format!("failed to write `{}`", path.display());
+    let target = follow_links(path).with_context(failed)?;
+    let old = path.metadata().ok();
+    let is_file = old.as_ref().is_none_or(Metadata::is_file) && !is_open_file(&target);
+    ensure!(is_file, "`{}` is not a regular file: name another one", path.display());
+    let mut new = Replacement::beside(&target, OUTPUT_MODE).with_context(failed)?;
+    let value = write(new.file()).with_context(failed)?;
+    if let Some(old) = &old {
+        new.keep_attributes(old).with_context(failed)?;
+    }
+    new.commit(&target).with_context(failed)?;
+    Ok(value)
 }
 
 /// Writes into what is there, or a new file, which then has to replace the one at the path given.

@@ -533,7 +533,11 @@ impl<'base> Btf<'base> {
 }
 
 impl Header {
-    fn parse(bytes: &[u8]) -> Result<Self, BtfError> {
+    /// Reads the header of an image.
+    ///
+    /// # Errors
+    /// When it is damaged, or leads out of the image.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BtfError> {
         let cut = |wanted| fault(bytes.len(), Fault::HeaderCut { wanted, found: bytes.len() });
         let Some(&[first, second, version, flags, ..]) = bytes.get(..8) else {
             return Err(cut(8));

@@ -235,6 +235,66 @@ impl ClearArguments {
     }
 }
 
+/// Write what is stored to a file, for another cache
+///
+/// The file is a tar archive, compressed with zstd. It holds finished results; what is known of
+/// files by their times stays, since it means nothing on another machine. The same results give the
+/// same file.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = "Examples:\n  btfcache export cache.tar.zst\n  btfcache import cache.tar.zst; make; btfcache export --since-last-run cache.tar.zst"
+)]
+pub(super) struct ExportArguments {
+    /// File to write
+    ///
+    /// One that exists is replaced, once the new one is complete.
+    #[arg(value_name = "OUT.tar.zst")]
+    archive: PathBuf,
+
+    /// Only what was used since the last export or import
+    ///
+    /// Made or found by a run since then, that is; an import does not count as use. So the archive
+    /// of a build machine keeps only what its last build needed. Use is noted once a minute: results
+    /// used in the minute before that export may be in it, too. All results, if there was none.
+    ///
+    /// Example: `btfcache export --since-last-run cache.tar.zst`
+    #[arg(long)]
+    since_last_run: bool,
+
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+impl ExportArguments {
+    pub(super) fn into_command(self) -> Command {
+        let Self { archive, since_last_run, place } = self;
+        command(place.into_flags(), Subject::Export { archive, since_last_run })
+    }
+}
+
+/// Store what another cache exported
+///
+/// Each result is checked; one that is damaged is skipped, one that is stored already stays. The
+/// checks find damage, not forgery: who can write the archive decides what your builds get.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  btfcache import cache.tar.zst")]
+pub(super) struct ImportArguments {
+    /// Archive that `btfcache export` wrote
+    ///
+    /// If it cannot be read to its end, the exit status is 2, and what came before is stored.
+    #[arg(value_name = "FILE")]
+    archive: PathBuf,
+
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+impl ImportArguments {
+    pub(super) fn into_command(self) -> Command {
+        command(self.place.into_flags(), Subject::Import(self.archive))
+    }
+}
+
 /// Show what a key is made of, or what is stored under it
 ///
 /// Of an ELF file each section that can change a result is listed with the hash of its bytes. Of a

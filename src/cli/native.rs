@@ -6,7 +6,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::cache::{
-    ClearArguments, ConfigArguments, GcArguments, InspectArguments, StatsArguments,
+    ClearArguments, ConfigArguments, ExportArguments, GcArguments, ImportArguments,
+    InspectArguments, StatsArguments,
 };
 use super::encode::EncodeArguments;
 use super::verify::{RelocateArguments, VerifyArguments};
@@ -45,6 +46,8 @@ enum Subcommands {
     Config(ConfigArguments),
     Gc(GcArguments),
     Clear(ClearArguments),
+    Export(ExportArguments),
+    Import(ImportArguments),
     Inspect(InspectArguments),
 }
 
@@ -59,6 +62,8 @@ impl Subcommands {
             Self::Config(arguments) => arguments.into_command(),
             Self::Gc(arguments) => arguments.into_command(),
             Self::Clear(arguments) => Ok(arguments.into_command()),
+            Self::Export(arguments) => Ok(arguments.into_command()),
+            Self::Import(arguments) => Ok(arguments.into_command()),
             Self::Inspect(arguments) => Ok(arguments.into_command()),
         }
     }

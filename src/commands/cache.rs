@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use btfcache_schema::{FieldList, Fields, Key, Purpose, Tag};
 
-use super::stats;
+use super::{stats, transfer};
 use crate::elf::ElfFile;
 use crate::output::Output;
 use crate::settings::{Flags, Settings, human_bytes};
@@ -36,6 +36,15 @@ pub enum Subject {
     Collect,
     /// All entries.
     Clear,
+    /// Results to be put into an archive.
+    Export {
+        /// The archive.
+        archive: PathBuf,
+        /// Only those used since the last export or import.
+        since_last_run: bool,
+    },
+    /// The results of an archive.
+    Import(PathBuf),
     /// A file or a key.
     Inspect(PathBuf),
 }
@@ -50,6 +59,11 @@ pub(super) fn run(request: &CacheRequest, settings: &Settings, output: Output) -
         Subject::Stats { json, zero } => statistics(settings, *json, *zero)?,
         Subject::Collect => collect(settings, Cache::limit)?,
         Subject::Clear => collect(settings, |_| 0)?,
+        Subject::Export { archive, since_last_run } => {
+            let cache = open(settings)?.context("there is no cache yet: nothing to export")?;
+            transfer::export(&cache, archive, *since_last_run, !settings.readonly.value)?
+        }
+        Subject::Import(archive) => import(settings, archive)?,
         Subject::Inspect(path) => inspect(path, settings)?,
     };
     output.data(text.as_bytes()).context("failed to write to stdout")
@@ -68,13 +82,25 @@ fn config(settings: &Settings) -> String {
 }
 
 fn open(settings: &Settings) -> Result<Option<Cache>> {
-    if settings.disable.value {
-        bail!("the cache is switched off by BTFCACHE_DISABLE or the configuration file");
-    }
+    ensure_enabled(settings)?;
     let mut settings = settings.clone();
     // Looking at a cache does not make one.
     settings.readonly.value = true;
     Cache::open(&settings).map_err(|problem| anyhow!(problem.message))
+}
+
+fn ensure_enabled(settings: &Settings) -> Result<()> {
+    let is_off = settings.disable.value;
+    ensure!(!is_off, "the cache is switched off by BTFCACHE_DISABLE or the configuration file");
+    Ok(())
+}
+
+fn import(settings: &Settings, archive: &Path) -> Result<String> {
+    ensure_enabled(settings)?;
+    ensure!(!settings.readonly.value, "the cache is set to be read only: nothing is imported");
+    let cache = Cache::open(settings).map_err(|problem| anyhow!(problem.message))?;
+    let cache = cache.context("there is no folder for a cache: name one with `--cache-dir`")?;
+    transfer::import(&cache, archive)
 }
 
 fn statistics(settings: &Settings, json: bool, zero: bool) -> Result<String> {

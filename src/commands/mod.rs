@@ -11,6 +11,7 @@ mod pool;
 mod progress;
 pub mod relocate;
 mod stats;
+mod transfer;
 pub mod verify;
 
 use std::any::Any;

@@ -4,10 +4,9 @@
 
 use std::io::{self, Read};
 
-use object::elf::CompressionType;
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
-
 use super::{ElfError, ElfFile, Section, unsigned};
+use crate::zstd_frames::Frames;
+use object::elf::CompressionType;
 
 /// How large a section may get when decompressed: so much, and so many times its size in the file.
 /// DWARF shrinks to a third or a fifth; what shrinks more than this was made to fill memory. Changing
@@ -66,34 +65,7 @@ fn zlib(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> 
 }
 
 fn zstd(section: &Section, body: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
-    drain(section, Frames { decoder: None, rest: body }, body.len(), size)
-}
-
-/// Reads zstd frames that follow each other: some linkers make one of each piece of a section.
-struct Frames<'a> {
-    decoder: Option<StreamingDecoder<&'a [u8], FrameDecoder>>,
-    /// What follows the frame being decoded, once that is known.
-    rest: &'a [u8],
-}
-
-impl Read for Frames<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(mut decoder) = self.decoder.take() {
-                let count = decoder.read(buffer)?;
-                if count > 0 || buffer.is_empty() {
-                    self.decoder = Some(decoder);
-                    return Ok(count);
-                }
-                self.rest = decoder.into_inner();
-            }
-            if self.rest.is_empty() {
-                return Ok(0);
-            }
-            let decoder = StreamingDecoder::new(self.rest).map_err(io::Error::other)?;
-            self.decoder = Some(decoder);
-        }
-    }
+    drain(section, Frames::new(body), body.len(), size)
 }
 
 fn drain(

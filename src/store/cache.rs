@@ -203,7 +203,7 @@ impl Cache {
         SizeLog::of(&self.directory).add(bytes)
     }
 
-    const fn results(&self) -> Records<'_> {
+    pub(super) const fn results(&self) -> Records<'_> {
         Records::new(&self.directory, Kind::Result, "results")
     }
 

@@ -8,6 +8,7 @@
 //!   work/NAME/                  partial work of one artifact
 //!   runs/DAY                    what runs counted, appended
 //!   size                        how much was stored and removed, appended
+//!   transfer                    empty; its time is that of the last export or import
 //!   tmp/                        files in the making
 //!   gc.lock                     held while entries are removed, by one process at most
 //! ```
@@ -26,6 +27,7 @@ mod records;
 mod runs;
 mod session;
 mod size;
+mod transfer;
 
 pub use cache::{Cache, Lookup, Stored};
 pub use directory::Directory;
@@ -35,3 +37,4 @@ pub use gc::{Collected, Limits, Usage};
 pub use keys::{content_fields, result_fields};
 pub use problem::{Problem, Reason};
 pub use session::{Answer, Inquiry, Session, Ticket};
+pub use transfer::Imported;

@@ -12,7 +12,7 @@ use btfcache_schema::{HEADER_SIZE, Header, Key, Kind, seal};
 use super::{Directory, Problem};
 
 /// A value that was used less than this ago need not be marked as used again.
-const RECENT: Duration = Duration::from_secs(60);
+pub(super) const RECENT: Duration = Duration::from_secs(60);
 /// Do not wait for the writer of a fifo.
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
@@ -122,6 +122,41 @@ impl<'a> Records<'a> {
         self.directory.replace(&self.path(key), &bytes)?;
         Ok(size_on_disk(payload.len()))
     }
+
+    /// The keys of all values, or of those that were used after `since`, in order.
+    pub(super) fn keys(&self, since: Option<SystemTime>) -> Vec<Key> {
+        let is_used = |path: &Path| {
+            let used = path.symlink_metadata().and_then(|metadata| metadata.modified());
+            since.is_none_or(|since| used.is_ok_and(|used| used > since))
+        };
+        let mut keys = Vec::new();
+        for first in children(&self.directory.join(self.folder)) {
+            for path in children(&first).iter().flat_map(|second| children(second)) {
+                // Anything else that lies here has no key.
+                keys.extend(key_of(&path).filter(|_| is_used(&path)));
+            }
+        }
+        keys.sort();
+        keys
+    }
+
+    /// Says when the value of `key` was used last.
+    pub(super) fn set_used(&self, key: &Key, time: SystemTime) {
+        // It then leaves the cache sooner or later than it should.
+        _ = open(&self.path(key)).and_then(|file| file.set_modified(time));
+    }
+}
+
+/// The key that the value at `path` has.
+fn key_of(path: &Path) -> Option<Key> {
+    let mut parts = path.iter().rev().take(3).map(|part| part.to_str());
+    let (end, second, first) = (parts.next()??, parts.next()??, parts.next()??);
+    format!("{first}{second}{end}").parse().ok()
+}
+
+fn children(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
 }
 
 /// The bytes that a value of this length takes.

@@ -4,6 +4,7 @@
 mod harm;
 mod keys;
 mod size;
+mod transfer;
 
 use std::ffi::OsString;
 use std::fs;
