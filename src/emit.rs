@@ -107,7 +107,7 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
             ensure!(end <= MAX_STRING, "more than {MAX_STRING} bytes of names: too many");
         }
     }
-    let place = |part: &mut Part| part.take_bytes(&strings.offsets, format.big_endian);
+    let place = |part: &mut Part| part.take_bytes(&strings, format.big_endian);
     let types: Vec<Vec<u8>> = parts.par_iter_mut().map(place).collect();
     let text = |name: NameId| {
         String::from_utf8_lossy(contents.names.bytes(name, &mut [0; 4])).into_owned()
@@ -126,10 +126,11 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
     })
 }
 
-/// Consecutive records, whose names are ids yet.
+/// Consecutive records, whose names are places in `names` yet.
 struct Part {
     records: Vec<u32>,
-    /// Their names in order of first use.
+    /// Their names as they are to be spelt, in order of first use. A name stands here twice if it is
+    /// that of a type somewhere and any text elsewhere.
     names: Vec<NameId>,
     /// Those that should be identifiers and are not, each with what it is spelt as.
     invalid_names: Vec<(NameId, NameId)>,
@@ -145,32 +146,21 @@ impl Part {
             invalid_names: Vec::new(),
             misplaced: Vec::new(),
         };
-        // Identifiers, and texts such as `long unsigned int`: a name can be both.
-        let (mut identifiers, mut texts) = (HashSet::new(), HashSet::new());
-        let mut spellings: HashMap<u32, u32> = HashMap::new();
+        // Identifiers, and texts such as `long unsigned int`.
+        let (mut identifiers, mut texts) = (HashMap::new(), HashMap::new());
         let mut id = first_id;
         for_each_record(&mut records, |record| {
+            let name = NameId(record[0]);
             let is_text = has_text_for_name(record);
-            let seen = if is_text { &mut texts } else { &mut identifiers };
+            let places = if is_text { &mut texts } else { &mut identifiers };
             map_names(record, |name| {
-                if seen.insert(name) {
-                    let mut spelt = NameId(name);
-                    if !is_text && name != 0 && !is_valid(names, spelt) {
-                        spelt = format.spelling(names, spelt);
-                        spellings.insert(name, spelt.0);
-                        part.invalid_names.push((NameId(name), spelt));
-                    }
-                    part.names.push(spelt);
-                }
-                // Hardly ever is there a name to be changed.
-                let may_change = !is_text && !spellings.is_empty();
-                if may_change { *spellings.get(&name).unwrap_or(&name) } else { name }
+                *places.entry(name).or_insert_with(|| part.add_name(name, is_text, names, format))
             });
             if is_of_unknown_size(record) {
                 record[2] = end_of_members(record);
             }
             if has_misplaced_members(record, id) {
-                part.misplaced.push(NameId(record[0]));
+                part.misplaced.push(name);
             }
             id += 1;
         });
@@ -178,10 +168,22 @@ impl Part {
         part
     }
 
+    /// Adds a name that was not met before; returns its place.
+    fn add_name(&mut self, name: u32, is_text: bool, names: &Names, format: Format) -> u32 {
+        let mut spelt = NameId(name);
+        if !is_text && !spelt.is_none() && !is_valid(names, spelt) {
+            spelt = format.spelling(names, spelt);
+            self.invalid_names.push((NameId(name), spelt));
+        }
+        self.names.push(spelt);
+        self.names.len() as u32 - 1
+    }
+
     /// The records as bytes, with the names' offsets.
-    fn take_bytes(&mut self, offsets: &HashMap<u32, u32>, big_endian: bool) -> Vec<u8> {
+    fn take_bytes(&mut self, strings: &Strings<'_>, big_endian: bool) -> Vec<u8> {
+        let offsets: Vec<u32> = self.names.iter().map(|&name| strings.offset(name)).collect();
         for_each_record(&mut self.records, |record| {
-            map_names(record, |name| if name == 0 { 0 } else { offsets[&name] });
+            map_names(record, |place| offsets[place as usize]);
         });
         let mut bytes = Vec::new();
         append_words(&mut bytes, &self.records, big_endian);
@@ -412,6 +414,11 @@ impl<'a> Strings<'a> {
     /// Offset of the next string.
     fn end(&self) -> usize {
         self.base.map_or(0, |base| base.end_string() as usize) + self.bytes.len()
+    }
+
+    /// Offset of a name that was added.
+    fn offset(&self, name: NameId) -> u32 {
+        if name.is_none() { 0 } else { self.offsets[&name.0] }
     }
 
     fn add(&mut self, name: NameId) {
