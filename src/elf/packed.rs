@@ -6,9 +6,9 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use lzma_rust2::XzReader;
-use ruzstd::decoding::StreamingDecoder;
 
 use super::ElfError;
+use crate::zstd_frames::Frames;
 
 /// How large a file may get: so much, and so many times its size. Modules shrink to a third or a
 /// tenth; what shrinks more than this was made to fill the disk.
@@ -54,10 +54,7 @@ pub(super) fn unpack(file: &File) -> Result<Option<File>, ElfError> {
     let unpacked = match method {
         Method::Gzip => drain(flate2::read::MultiGzDecoder::new(packed(file)?), limit),
         Method::Xz => drain(XzReader::new_mem_limit(packed(file)?, true, MAX_XZ_MEMORY), limit),
-        Method::Zstd => match StreamingDecoder::new(packed(file)?) {
-            Ok(decoder) => drain(decoder, limit),
-            Err(error) => Err(io::Error::other(error)),
-        },
+        Method::Zstd => drain(Frames::new(packed(file)?), limit),
     };
     let failed = |error| ElfError::Damaged(format!("cannot be decompressed: {error}"));
     unpacked.map(Some).map_err(failed)

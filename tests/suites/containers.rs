@@ -58,6 +58,33 @@ fn compressed_modules() {
     }
 }
 
+/// A compressed file may be several, one after the other, as `cat` or a parallel compressor make it.
+#[test]
+fn modules_compressed_in_two_parts() {
+    let test = "containers::modules_compressed_in_two_parts";
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("module.c"), "int one(long two) { return two; }").unwrap();
+    let flags = ["-g", "-c", "module.c", "-o", "module.ko"];
+    let Some(ran) = run(test, folder.path(), "gcc", &flags) else { return };
+    assert!(ran.status.success(), "{ran:?}");
+    let plain = fs::read(folder.path().join("module.ko")).unwrap();
+    let expected = encode(&folder.path().join("module.ko"), &[]);
+    for tool in ["gzip", "xz", "zstd"] {
+        let mut joined = Vec::new();
+        for part in plain.chunks(plain.len() / 2 + 1) {
+            fs::write(folder.path().join("part"), part).unwrap();
+            let Some(ran) = run(test, folder.path(), tool, &["-c", "part"]) else { break };
+            assert!(ran.status.success(), "{ran:?}");
+            joined.extend(ran.stdout);
+        }
+        if !joined.is_empty() {
+            let packed = folder.path().join("joined");
+            fs::write(&packed, &joined).unwrap();
+            assert!(encode(&packed, &[]) == expected, "{tool}");
+        }
+    }
+}
+
 /// A file of zeros is no way to fill the disk.
 #[test]
 fn modules_that_become_too_large() {
