@@ -50,7 +50,7 @@ pub const VARIABLES: [Variable; 14] = [
     },
     Variable { name: XDG_CACHE_HOME, help: "where the cache is unless BTFCACHE_DIR is set" },
     Variable { name: XDG_CONFIG_HOME, help: "where btfcache/config with the settings is" },
-    Variable { name: HOME, help: "where .cache and .config are" },
+    Variable { name: HOME, help: "where .cache, .config and .local/bin are" },
 ];
 
 /// The variables of [`VARIABLES`] that are set.

@@ -13,6 +13,7 @@ mod suites {
     mod dwarf;
     mod embed;
     mod encode;
+    mod install;
     mod kinds;
     mod languages;
     mod other_files;

@@ -5,6 +5,7 @@ mod cache;
 mod encode;
 mod features;
 mod getopt;
+mod install;
 mod languages;
 mod native;
 mod pahole;

@@ -10,6 +10,7 @@ use super::cache::{
     InspectArguments, StatsArguments,
 };
 use super::encode::EncodeArguments;
+use super::install::InstallArguments;
 use super::verify::{RelocateArguments, VerifyArguments};
 use super::{Refusal, pahole};
 use crate::commands::Command;
@@ -42,6 +43,7 @@ enum Subcommands {
     Verify(VerifyArguments),
     Relocate(RelocateArguments),
     Pahole(PaholeArguments),
+    InstallPahole(InstallArguments),
     Stats(StatsArguments),
     Config(ConfigArguments),
     Gc(GcArguments),
@@ -58,6 +60,7 @@ impl Subcommands {
             Self::Verify(arguments) => Ok(arguments.into_command()),
             Self::Relocate(arguments) => Ok(arguments.into_command()),
             Self::Pahole(arguments) => pahole::parse(&arguments.words, environment),
+            Self::InstallPahole(arguments) => arguments.into_command(environment),
             Self::Stats(arguments) => Ok(arguments.into_command()),
             Self::Config(arguments) => arguments.into_command(),
             Self::Gc(arguments) => arguments.into_command(),

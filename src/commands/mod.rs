@@ -7,6 +7,7 @@ mod cache;
 mod cached;
 mod destination;
 pub mod encode;
+mod install;
 mod pool;
 mod progress;
 pub mod relocate;
@@ -24,6 +25,7 @@ use crate::settings::{Flags, Settings};
 
 pub use cache::{CacheRequest, Subject};
 pub use encode::{EncodeRequest, Target};
+pub use install::InstallRequest;
 pub use pool::Jobs;
 pub use relocate::RelocateRequest;
 pub use verify::VerifyRequest;
@@ -39,6 +41,8 @@ pub enum Command {
     Verify(VerifyRequest),
     /// Tell whether a distilled module fits another kernel.
     Relocate(RelocateRequest),
+    /// Make a link named `pahole`.
+    Install(InstallRequest),
     /// Do something with the cache itself.
     Cache(CacheRequest),
 }
@@ -48,7 +52,7 @@ impl Command {
     #[must_use]
     pub fn flags(&self) -> &Flags {
         match self {
-            Self::Say(_) | Self::Verify(_) | Self::Relocate(_) => Flags::none(),
+            Self::Say(_) | Self::Verify(_) | Self::Relocate(_) | Self::Install(_) => Flags::none(),
             Self::Encode(request) => &request.flags,
             Self::Cache(request) => &request.flags,
         }
@@ -78,6 +82,7 @@ fn carry_out(command: &Command, settings: &Settings, output: Output) -> Result<(
         Command::Encode(request) => encode::run(request, settings, output),
         Command::Verify(request) => verify::run(request, output),
         Command::Relocate(request) => relocate::run(request, output),
+        Command::Install(request) => install::run(request, output),
         Command::Cache(request) => cache::run(request, settings, output),
     }
 }
