@@ -107,8 +107,8 @@ pub fn emit(contents: Contents<'_>, format: Format) -> Result<Emitted> {
             ensure!(end <= MAX_STRING, "more than {MAX_STRING} bytes of names: too many");
         }
     }
-    let place = |part: &mut Part| part.take_bytes(&strings, format.big_endian);
-    let types: Vec<Vec<u8>> = parts.par_iter_mut().map(place).collect();
+    parts.par_iter_mut().for_each(|part| part.place_names(&strings));
+    let types: Vec<&[u32]> = parts.iter().map(|part| part.records.as_slice()).collect();
     let text = |name: NameId| {
         String::from_utf8_lossy(contents.names.bytes(name, &mut [0; 4])).into_owned()
     };
@@ -179,15 +179,12 @@ impl Part {
         self.names.len() as u32 - 1
     }
 
-    /// The records as bytes, with the names' offsets.
-    fn take_bytes(&mut self, strings: &Strings<'_>, big_endian: bool) -> Vec<u8> {
+    /// Puts the names' offsets into the records.
+    fn place_names(&mut self, strings: &Strings<'_>) {
         let offsets: Vec<u32> = self.names.iter().map(|&name| strings.offset(name)).collect();
         for_each_record(&mut self.records, |record| {
             map_names(record, |place| offsets[place as usize]);
         });
-        let mut bytes = Vec::new();
-        append_words(&mut bytes, &self.records, big_endian);
-        bytes
     }
 }
 
@@ -436,43 +433,50 @@ impl<'a> Strings<'a> {
     }
 }
 
-fn append_words(bytes: &mut Vec<u8>, words: &[u32], big_endian: bool) {
-    let start = bytes.len();
-    bytes.resize(start + words.len() * 4, 0);
-    let places = bytes[start..].chunks_exact_mut(4).zip(words);
+fn put_words(bytes: &mut [u8], words: &[u32], big_endian: bool) {
+    let places = bytes.as_chunks_mut().0.iter_mut().zip(words);
     if big_endian {
-        places.for_each(|(place, word)| place.copy_from_slice(&word.to_be_bytes()));
+        places.for_each(|(place, word)| *place = word.to_be_bytes());
     } else {
-        places.for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
+        places.for_each(|(place, word)| *place = word.to_le_bytes());
     }
 }
 
 /// An image of records whose names are offsets in `strings`.
 pub(crate) fn image_of_words(words: &[u32], strings: &[u8], format: Format) -> Vec<u8> {
-    let mut types = Vec::new();
-    append_words(&mut types, words, format.big_endian);
-    image(&[types], strings, format)
+    image(&[words], strings, format)
 }
 
 /// Puts header, types, layout and strings together (rules F1 to F6).
-fn image(types: &[Vec<u8>], strings: &[u8], format: Format) -> Vec<u8> {
+fn image(types: &[&[u32]], strings: &[u8], format: Format) -> Vec<u8> {
     const MAGIC: u32 = 0xeb9f;
     let layout = if format.has_layout { layout_table() } else { Vec::new() };
     let header_size: u32 = if format.has_layout { 32 } else { 24 };
-    let type_size: usize = types.iter().map(Vec::len).sum();
-    let (type_size, layout_size) = (type_size as u32, layout.len() as u32);
+    let type_size: usize = types.iter().map(|part| part.len() * 4).sum();
+    let (type_bytes, layout_size) = (type_size as u32, layout.len() as u32);
     let first_word = if format.big_endian { MAGIC << 16 | 1 << 8 } else { MAGIC | 1 << 16 };
+    let strings_size = strings.len() as u32;
     let mut header =
-        vec![first_word, header_size, 0, type_size, type_size + layout_size, strings.len() as u32];
+        vec![first_word, header_size, 0, type_bytes, type_bytes + layout_size, strings_size];
     if format.has_layout {
-        header.extend([type_size, layout_size]);
+        header.extend([type_bytes, layout_size]);
     }
-    let mut bytes =
-        Vec::with_capacity(header.len() * 4 + type_size as usize + layout.len() + strings.len());
-    append_words(&mut bytes, &header, format.big_endian);
-    types.iter().for_each(|part| bytes.extend_from_slice(part));
-    bytes.extend_from_slice(&layout);
-    bytes.extend_from_slice(strings);
+    let types_end = header.len() * 4 + type_size;
+    // Zeroed memory costs nothing until it is written to, which all threads do.
+    let mut bytes = vec![0; types_end + layout.len() + strings.len()];
+    let (front, back) = bytes.split_at_mut(types_end);
+    let (header_place, mut rest) = front.split_at_mut(header.len() * 4);
+    put_words(header_place, &header, format.big_endian);
+    let mut places = Vec::with_capacity(types.len());
+    for part in types {
+        let place;
+        (place, rest) = std::mem::take(&mut rest).split_at_mut(part.len() * 4);
+        places.push((place, part));
+    }
+    places.into_par_iter().for_each(|(place, part)| put_words(place, part, format.big_endian));
+    let (layout_place, strings_place) = back.split_at_mut(layout.len());
+    layout_place.copy_from_slice(&layout);
+    strings_place.copy_from_slice(strings);
     bytes
 }
 

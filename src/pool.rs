@@ -158,6 +158,8 @@ pub struct Pool {
 /// be asked for next.
 type Header = [u32; 4];
 const HEADER: usize = size_of::<Header>() / size_of::<u32>();
+/// Room for as many words is worth it for the largest inputs.
+const MAX_ROOM: usize = 1 << 24;
 /// Where the first of the two places is.
 const NEXT: usize = 2;
 
@@ -185,6 +187,15 @@ impl Pool {
             seed: RandomState::new().hash_one(0),
             last: 0,
         }
+    }
+
+    /// An empty pool that can grow to so many words without being moved. Memory that is not used costs
+    /// nothing: moving and touching it anew does.
+    #[must_use]
+    pub fn with_room(words: usize) -> Self {
+        let mut pool = Self::new();
+        pool.words.reserve(words.min(MAX_ROOM));
+        pool
     }
 
     /// Number of classes.

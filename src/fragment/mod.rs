@@ -233,6 +233,12 @@ impl Root {
     }
 }
 
+/// More words than the classes of a kernel with so much DWARF take.
+fn room_for(dwarf: &Dwarf<'_>) -> usize {
+    let size: u64 = dwarf.units.iter().map(|unit| u64::from(unit.size)).sum();
+    usize::try_from(size / 64).unwrap_or(usize::MAX)
+}
+
 impl<'a> Decoder<'a> {
     /// A decoder for the units of `dwarf`.
     #[must_use]
@@ -248,7 +254,7 @@ impl<'a> Decoder<'a> {
                 type_tag: dwarf.names.inline(b"btf_type_tag"),
                 decl_tag: dwarf.names.inline(b"btf_decl_tag"),
             },
-            pool: Pool::new(),
+            pool: Pool::with_room(room_for(dwarf)),
             notes: Notes::default(),
             listed: aliases::Listed::default(),
             scratch: Scratch::default(),
