@@ -13,6 +13,7 @@ pub mod dwarf;
 pub mod elf;
 pub mod embed;
 pub mod emit;
+pub mod footing;
 pub mod fragment;
 pub mod merge;
 pub mod names;

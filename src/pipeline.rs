@@ -13,6 +13,7 @@ use crate::distill;
 use crate::dwarf::sections::Dwarf;
 use crate::elf::{self, DebugFile, ElfFile, Section, SymbolTable};
 use crate::emit::{self, Contents, Emitted, Format};
+use crate::footing;
 use crate::merge::{self, Deviations, IndexClass, Union};
 use crate::options::{Feature, Options};
 use crate::select::{self, ChosenVariables, FunctionTable, Selection};
@@ -33,6 +34,9 @@ pub struct Encoded {
     /// Whether it was also made of other files, or of their absence (split DWARF, `dwz -m`, separate
     /// debug files): then the key of the input does not name it, and it must not be kept.
     pub draws_on_files: bool,
+    /// Hashes of the names that the base may have been asked for, if there was one: see
+    /// [`footing`](crate::footing).
+    pub mentions: Vec<u32>,
 }
 
 impl Encoded {
@@ -223,6 +227,9 @@ fn finish(
     };
     let emitted = timing.phase("emit", || emit::emit(contents, format))?;
     encoded.notices.extend(misfits(&emitted, options));
+    if is_split {
+        encoded.mentions = footing::mentions(&union.pool, &dwarf.names);
+    }
     encoded.btf = emitted.btf;
     Ok(encoded)
 }

@@ -49,6 +49,8 @@ counters! {
     Stores = 8, "results.stores";
     /// Hits that were computed again and compared.
     Checked = 9, "results.checked";
+    /// Results found by the contents of the file, and moved to another base.
+    HitsByFooting = 10, "results.hits_moved";
     /// Units whose fragments were found.
     UnitHits = 20, "units.hits";
     /// Units that were decoded.

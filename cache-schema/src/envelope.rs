@@ -22,6 +22,12 @@ pub enum Kind {
     Run = 3,
     /// A prepared base: words in the byte order of the machine, with a checksum of their own.
     Base = 4,
+    /// A [`crate::FootingRecord`].
+    Footing = 10,
+    /// A [`crate::StepRecord`].
+    Step = 11,
+    /// A [`crate::OutlineRecord`].
+    Outline = 12,
 }
 
 impl Kind {
@@ -30,6 +36,7 @@ impl Kind {
     pub const fn limit(self) -> u64 {
         match self {
             Self::Result | Self::Base => 1 << 30,
+            Self::Footing | Self::Step | Self::Outline => 1 << 26,
             Self::Stat | Self::Run => 1 << 16,
         }
     }

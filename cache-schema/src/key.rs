@@ -68,6 +68,12 @@ pub enum Purpose {
     Base = 6,
     /// Such a BTF in prepared form.
     PreparedBase = 5,
+    /// What the last result of a file's contents stands on.
+    Footing = 10,
+    /// What is different between two BTFs that others build upon.
+    Step = 11,
+    /// The types of such a BTF as hashes.
+    Outline = 12,
 }
 
 /// What a field holds, which decides how it is shown.

@@ -13,6 +13,7 @@
 mod counters;
 mod envelope;
 mod error;
+mod footing;
 mod key;
 mod result;
 mod stat;
@@ -21,6 +22,7 @@ mod wire;
 pub use counters::{Counter, RunRecord};
 pub use envelope::{HEADER_SIZE, Header, Kind, seal};
 pub use error::FormatError;
+pub use footing::{FootingRecord, OutlineRecord, StepRecord};
 pub use key::{CHUNK_SIZE, Field, FieldList, Fields, Key, KeyHasher, Purpose, Tag, Value};
 pub use result::ResultRecord;
 pub use stat::StatRecord;

@@ -19,6 +19,10 @@ impl Writer {
         self.0.extend(value.to_le_bytes());
     }
 
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.0.extend(value.to_le_bytes());
+    }
+
     pub(crate) fn u64(&mut self, value: u64) {
         self.0.extend(value.to_le_bytes());
     }
@@ -77,6 +81,10 @@ impl<'a> Reader<'a> {
         self.chunk(field).map(u16::from_le_bytes)
     }
 
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, FormatError> {
+        self.chunk(field).map(u32::from_le_bytes)
+    }
+
     pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, FormatError> {
         self.chunk(field).map(u64::from_le_bytes)
     }
@@ -100,12 +108,21 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn texts(&mut self, field: &'static str) -> Result<Vec<String>, FormatError> {
+        self.list(field, |reader| reader.text(field))
+    }
+
+    /// A count, then so many elements, none of which takes no bytes.
+    pub(crate) fn list<T>(
+        &mut self,
+        field: &'static str,
+        element: impl Fn(&mut Self) -> Result<T, FormatError>,
+    ) -> Result<Vec<T>, FormatError> {
         let count = self.u64(field)?;
-        let mut texts = Vec::new();
+        let mut elements = Vec::new();
         for _ in 0..count {
-            texts.push(self.text(field)?);
+            elements.push(element(self)?);
         }
-        Ok(texts)
+        Ok(elements)
     }
 
     /// A 0 or 1 and, after a 1, what `read` takes.

@@ -5,8 +5,9 @@
 use std::fmt::Write as _;
 
 use btfcache_schema::{
-    CHUNK_SIZE, Counter, ENCODER_VERSION, Fields, Key, KeyHasher, Kind, Purpose, ResultRecord,
-    RunRecord, SCHEMA_VERSION, StatRecord, Tag, Value, seal,
+    CHUNK_SIZE, Counter, ENCODER_VERSION, Fields, FootingRecord, Key, KeyHasher, Kind,
+    OutlineRecord, Purpose, ResultRecord, RunRecord, SCHEMA_VERSION, StatRecord, StepRecord, Tag,
+    Value, seal,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -58,6 +59,24 @@ fn result_record() {
         hex(&record.encode()),
         "e803000000000000010303030303030303030303030303030303030303030303030303030303030303010000000000000001000000000000006e0100000000000000010000000000000073010400000000000000626173650300000000000000425446"
     );
+}
+
+#[test]
+fn footing_records() {
+    let footing = FootingRecord {
+        base: Key([1; 32]),
+        result: Key([2; 32]),
+        end_string: 3,
+        mentions: vec![4],
+        names: vec![(5, b"six".to_vec())],
+    };
+    assert_eq!(
+        hex(&footing.encode()),
+        "01010101010101010101010101010101010101010101010101010101010101010202020202020202020202020202020202020202020202020202020202020202030000000100000000000000040000000100000000000000050000000300000000000000736978"
+    );
+    assert_eq!(hex(&StepRecord { changed: Some(vec![7]) }.encode()), "01010000000000000007000000");
+    let outline = OutlineRecord { is_big_endian: false, types: vec![(8, 9)] };
+    assert_eq!(hex(&outline.encode()), "000100000000000000080000000000000009000000");
 }
 
 #[test]

@@ -214,21 +214,42 @@ impl<'base> Btf<'base> {
         if base.is_some_and(|base| base.header.is_big_endian != header.is_big_endian) {
             return Err(fault(0, Fault::ByteOrder));
         }
-        let mut btf = Self {
-            base,
+        let (first_id, first_string) =
+            (base.map_or(1, Btf::end_id), base.map_or(0, Btf::end_string));
+        let mut btf = Self { base, ..Self::unchecked(bytes, header, first_id, first_string) };
+        btf.check()?;
+        Ok(btf)
+    }
+
+    /// Reads an image that is split on a base of which only the end of its ids and of its strings is
+    /// known: its own records and names can be looked at.
+    ///
+    /// # Errors
+    /// When no base of that size makes it an image that libbpf would read.
+    pub fn parse_upon(bytes: &[u8], first_id: u32, first_string: u32) -> Result<Self, BtfError> {
+        let mut btf = Self::unchecked(bytes, Header::parse(bytes)?, first_id, first_string);
+        btf.check()?;
+        Ok(btf)
+    }
+
+    fn unchecked(bytes: &[u8], header: Header, first_id: u32, first_string: u32) -> Self {
+        Self {
+            base: None,
             header,
             words: to_words(header.section(bytes, header.types), header.is_big_endian),
             starts: vec![0],
             strings: header.section(bytes, header.strings).to_vec(),
             layout: layout_entries(header.section(bytes, header.layout)),
-            first_id: base.map_or(1, Btf::end_id),
-            first_string: base.map_or(0, Btf::end_string),
+            first_id,
+            first_string,
             unknown: None,
-        };
-        btf.check_strings()?;
-        btf.find_records()?;
-        btf.check_records()?;
-        Ok(btf)
+        }
+    }
+
+    fn check(&mut self) -> Result<(), BtfError> {
+        self.check_strings()?;
+        self.find_records()?;
+        self.check_records()
     }
 
     /// Its own records, where each starts and the last ends, and its own strings.
@@ -423,7 +444,7 @@ impl<'base> Btf<'base> {
     fn check_strings(&self) -> Result<(), BtfError> {
         let start = self.header.offset(self.header.strings);
         let strings = &self.strings;
-        let has_start = self.base.is_some() || strings.first() == Some(&0);
+        let has_start = self.first_string > 0 || strings.first() == Some(&0);
         let has_end = strings.last().is_none_or(|&byte| byte == 0);
         if !has_start || !has_end {
             return Err(fault(start, Fault::Strings));
@@ -517,7 +538,8 @@ impl<'base> Btf<'base> {
                     found.get_or_insert(Fault::Reference { id, target });
                 }
             });
-            if kind == Kind::Func && self.kind(record[2]) != Some(Kind::FuncProto) {
+            let is_known = self.base.is_some() || record[2] == 0 || record[2] >= self.first_id;
+            if kind == Kind::Func && is_known && self.kind(record[2]) != Some(Kind::FuncProto) {
                 found.get_or_insert(Fault::Prototype { id, target: record[2] });
             }
             if let Some(found) = found {

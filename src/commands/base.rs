@@ -12,6 +12,7 @@ use crate::base::{Prepared, prepare};
 use crate::btf::load::{self, LoadError};
 use crate::btf::read::Btf;
 use crate::embed::note;
+use crate::footing;
 use crate::store::Session;
 
 /// A base that is prepared when it is first needed, by whichever thread needs it.
@@ -78,6 +79,7 @@ impl<'a> Base<'a> {
             return Ok(prepared);
         }
         let base = load::base_from(self.path, &self.image()?)?;
+        self.session.keep_outline(&self.key, || footing::outline(&base));
         let prepared = prepare(base, self.key.0)
             .with_context(|| format!("failed to build upon `{}`", self.path.display()))?;
         self.session.keep_prepared_base(&self.key, &prepared);

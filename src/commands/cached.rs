@@ -8,11 +8,13 @@ use anyhow::{Result, ensure};
 use btfcache_schema::{Key, ResultRecord};
 use rayon::ThreadPool;
 
+use super::base::Base;
 use crate::elf::ElfFile;
+use crate::footing;
 use crate::options::Options;
 use crate::output::Output;
 use crate::pipeline::Encoded;
-use crate::store::{Inquiry, Session, Ticket, content_key};
+use crate::store::{Answer, BaseAsked, Footing, Inquiry, Moved, Session, Ticket, content_key};
 use crate::timing::Timing;
 
 /// What a result depends on.
@@ -22,8 +24,8 @@ pub(super) struct Asked<'a> {
     pub input: &'a Path,
     /// The options.
     pub options: &'a Options,
-    /// The key of the base.
-    pub base: Option<Key>,
+    /// The base.
+    pub base: Option<&'a Base<'a>>,
     /// The threads to work on.
     pub pool: &'a ThreadPool,
 }
@@ -46,31 +48,37 @@ pub(super) fn encode<'a>(
     let elf = timing.phase("open", || ElfFile::open_to_encode(asked.input))?;
     let mut inquiry = session.inquire(asked.input);
     let hash = || hash(&elf, pool);
-    let answer = timing.phase("cache", || inquiry.find(&elf, asked.options, asked.base, hash));
-    let hit = answer.hit.map(encoded);
+    // If it cannot be had, whoever encodes upon it will say why.
+    let prepared = || asked.base.and_then(|base| base.prepared().ok().cloned());
+    let base = asked.base.map(|base| BaseAsked { key: base.key(), prepared: &prepared });
+    let Answer { hit, moved, check, ticket } =
+        timing.phase("cache", || inquiry.find(&elf, asked.options, base, hash));
+    let is_moved = moved.is_some();
+    let hit = hit.map(|record| encoded(record, moved));
     let (encoded, ticket) = match hit {
-        Some(hit) if !answer.check => (hit, None),
+        Some(hit) if !check => (hit, Some(ticket).filter(|_| is_moved)),
         hit => {
             let fresh = pool.install(|| make(&elf))?;
-            let agrees = hit.map(|hit| hit == fresh);
+            let agrees = hit.map(|hit| is_same(hit, &fresh));
             inquiry.made(agrees);
-            let ticket = Some(answer.ticket).filter(|_| agrees != Some(true));
-            (
-                fresh,
-                ticket.and_then(|ticket| timing.phase("confirm", || ticket.confirm(&elf, hash))),
-            )
+            (fresh, Some(ticket).filter(|_| is_moved || agrees != Some(true)))
         }
     };
+    let confirm = |ticket: Ticket| timing.phase("confirm", || ticket.confirm(&elf, hash));
+    let ticket = ticket.and_then(confirm);
     Ok((encoded, Pending { inquiry, ticket }))
 }
 
 impl Pending<'_> {
-    /// Has the result kept, now that it is where it belongs.
-    pub(super) fn keep(mut self, encoded: Encoded, timing: &Timing) {
+    /// Has the result, which is upon `base`, kept, now that it is where it belongs.
+    pub(super) fn keep(mut self, mut encoded: Encoded, base: Option<&Base<'_>>, timing: &Timing) {
         let Some(ticket) = self.ticket.take().filter(|_| !encoded.draws_on_files) else {
             return;
         };
-        timing.phase("store", || self.inquiry.keep(ticket, record(encoded)));
+        timing.phase("store", || {
+            let footing = base.and_then(|base| footing_of(&mut encoded, base));
+            self.inquiry.keep(ticket, record(encoded), footing);
+        });
     }
 }
 
@@ -78,14 +86,32 @@ fn hash(elf: &ElfFile, pool: &ThreadPool) -> io::Result<Key> {
     pool.install(|| content_key(elf))
 }
 
-fn encoded(record: ResultRecord) -> Encoded {
+fn encoded(record: ResultRecord, moved: Option<Moved>) -> Encoded {
     let ResultRecord { btf, base, notices, skips, .. } = record;
-    Encoded { btf, distilled_base: base, skips, notices, draws_on_files: false }
+    let mentions = moved.map_or_else(Vec::new, |moved| moved.mentions);
+    Encoded { btf, distilled_base: base, skips, notices, draws_on_files: false, mentions }
 }
 
 fn record(encoded: Encoded) -> ResultRecord {
-    let Encoded { btf, distilled_base: base, skips, notices, draws_on_files: _ } = encoded;
+    let Encoded { btf, distilled_base: base, skips, notices, draws_on_files: _, mentions: _ } =
+        encoded;
     ResultRecord { btf, base, skips, notices, ..ResultRecord::default() }
+}
+
+/// Whether a hit is what has been made now. Which names are mentioned only those know that move.
+fn is_same(hit: Encoded, fresh: &Encoded) -> bool {
+    Encoded { mentions: fresh.mentions.clone(), ..hit } == *fresh
+}
+
+/// What `encoded` stands on in `base`. One with a distilled base carries that with it.
+fn footing_of(encoded: &mut Encoded, base: &Base<'_>) -> Option<Footing> {
+    if encoded.btf.is_empty() || encoded.distilled_base.is_some() {
+        return None;
+    }
+    let base = base.prepared().ok()?;
+    let names = footing::names_in_base(&encoded.btf, base)?;
+    let mentions = std::mem::take(&mut encoded.mentions);
+    Some(Footing { end_string: base.end_string(), mentions, names })
 }
 
 /// Tells at the end of a run what went wrong with the cache; an error if that was asked for.

@@ -123,7 +123,7 @@ impl Job<'_> {
         let Self { request, session, base, output } = *self;
         let options = &request.options;
         let target = Destination::of(input, base, request)?;
-        let asked = Asked { input, options, base: base.map(Base::key), pool };
+        let asked = Asked { input, options, base, pool };
         let make = |elf: &ElfFile| {
             let prepared = base.map(Base::prepared).transpose()?;
             let encoded = pipeline::encode_elf(elf, prepared, options, timing)?;
@@ -145,7 +145,7 @@ impl Job<'_> {
             ensure!(!distills || base.is_some(), "feature `distilled_base` needs a base");
             timing.phase("write", || target.store(&encoded, base, request, output))?;
         }
-        pending.keep(encoded, timing);
+        pending.keep(encoded, base, timing);
         if request.time {
             output.plain(time_table(timing).trim_end());
         }

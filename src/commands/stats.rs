@@ -10,6 +10,12 @@ use btfcache_schema::{Counter, RunRecord, SCHEMA_VERSION};
 use crate::settings::{Settings, human_bytes, human_duration};
 use crate::store::{Cache, Usage};
 
+/// Hits by how they were found, with what to call them.
+const HITS: [(Counter, &str); 3] = [
+    (Counter::HitsByStat, "by times"),
+    (Counter::HitsByContent, "by content"),
+    (Counter::HitsByFooting, "moved to another base"),
+];
 /// Misses by reason, with what to call them.
 const MISSES: [(Counter, &str); 4] = [
     (Counter::MissesNew, "new"),
@@ -144,7 +150,7 @@ fn artifact((name, record): (&String, &RunRecord)) -> String {
 }
 
 fn hits(record: &RunRecord) -> u64 {
-    record.get(Counter::HitsByStat) + record.get(Counter::HitsByContent)
+    HITS.iter().map(|&(counter, _)| record.get(counter)).sum()
 }
 
 fn misses(record: &RunRecord) -> u64 {
@@ -164,8 +170,8 @@ fn spent(record: &RunRecord) -> Duration {
 }
 
 fn hit_kinds(record: &RunRecord) -> String {
-    let (stat, content) = (Counter::HitsByStat, Counter::HitsByContent);
-    format!("{} by times, {} by content", record.get(stat), record.get(content))
+    let kinds = HITS.map(|(counter, name)| format!("{} {name}", record.get(counter)));
+    kinds.join(", ")
 }
 
 fn units(record: &RunRecord) -> String {
@@ -235,7 +241,7 @@ mod tests {
         report.artifacts.insert(record.artifact.clone(), record);
         let text = report.text();
         for part in [
-            "hits        3 (75.0 %): 2 by times, 1 by content\n",
+            "hits        3 (75.0 %): 2 by times, 1 by content, 0 moved to another base\n",
             "misses      1: 1 new\n",
             "problems    4: 4 damaged\n",
             "time saved  1.5 s\n",

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use btfcache_schema::{
-    Fields, HEADER_SIZE, Key, KeyHasher, Kind, Purpose, ResultRecord, RunRecord, StatRecord, Tag,
+    Fields, FootingRecord, HEADER_SIZE, Key, KeyHasher, Kind, OutlineRecord, Purpose, ResultRecord,
+    RunRecord, StatRecord, StepRecord, Tag,
 };
 
 use super::gc::{self, Collected, Limits, Usage};
-use super::keys::prepared_fields;
+use super::keys::{prepared_fields, step_fields};
 use super::records::{Found, Records, remove, size_on_disk};
 use super::runs::RunLog;
 use super::size::SizeLog;
@@ -148,6 +149,54 @@ impl Cache {
         self.put(self.bases(), &prepared_key(base), bytemuck::cast_slice(&prepared.to_words()))
     }
 
+    /// The types of the base of this key as hashes.
+    #[must_use]
+    pub fn outline(&self, base: &Key) -> Lookup<OutlineRecord> {
+        let records = Records::new(&self.directory, Kind::Outline, "bases");
+        self.look_up(records, &outline_key(base), OutlineRecord::decode)
+    }
+
+    /// Stores the types of the base of this key as hashes.
+    ///
+    /// # Errors
+    /// When they cannot be stored.
+    pub fn put_outline(&self, base: &Key, outline: &OutlineRecord) -> Result<Stored, Problem> {
+        let records = Records::new(&self.directory, Kind::Outline, "bases");
+        self.put(records, &outline_key(base), &outline.encode())
+    }
+
+    /// What the last result of this key, made without that of the base, stands on.
+    #[must_use]
+    pub fn footing(&self, key: &Key) -> Lookup<FootingRecord> {
+        self.look_up(self.footings(Kind::Footing), key, FootingRecord::decode)
+    }
+
+    /// Stores what a result stands on.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn put_footing(&self, key: &Key, footing: &FootingRecord) -> Result<Stored, Problem> {
+        self.put(self.footings(Kind::Footing), key, &footing.encode())
+    }
+
+    /// What is different between two bases.
+    #[must_use]
+    pub fn step(&self, old: &Key, new: &Key) -> Lookup<StepRecord> {
+        self.look_up(self.footings(Kind::Step), &step_key(old, new), StepRecord::decode)
+    }
+
+    /// Stores what is different between two bases.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn put_step(&self, old: &Key, new: &Key, step: &StepRecord) -> Result<Stored, Problem> {
+        self.put(self.footings(Kind::Step), &step_key(old, new), &step.encode())
+    }
+
+    const fn footings(&self, kind: Kind) -> Records<'_> {
+        Records::new(&self.directory, kind, "footings")
+    }
+
     const fn bases(&self) -> Records<'_> {
         Records::new(&self.directory, Kind::Base, "bases")
     }
@@ -279,6 +328,18 @@ pub struct Stored {
 fn prepared_key(base: &Key) -> Key {
     let mut key = KeyHasher::new(Purpose::PreparedBase);
     prepared_fields(base, &mut key);
+    key.finish()
+}
+
+fn outline_key(base: &Key) -> Key {
+    let mut key = KeyHasher::new(Purpose::Outline);
+    prepared_fields(base, &mut key);
+    key.finish()
+}
+
+fn step_key(old: &Key, new: &Key) -> Key {
+    let mut key = KeyHasher::new(Purpose::Step);
+    step_fields(old, new, &mut key);
     key.finish()
 }
 

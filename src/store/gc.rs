@@ -13,7 +13,7 @@ use super::size::SizeLog;
 use super::{Directory, Problem};
 
 /// Folders whose files, two levels down, are entries.
-const FAN_OUT: [&str; 3] = ["results", "stat", "bases"];
+const FAN_OUT: [&str; 4] = ["results", "stat", "bases", "footings"];
 /// The folder whose folders are entries.
 const SHARDS: &str = "work";
 /// How long somebody may be at making a file.
@@ -97,14 +97,25 @@ fn is_older(item: &Item, age: Duration, now: SystemTime) -> bool {
 }
 
 /// The right to remove entries. The system takes it back when the process ends, however it ends.
-fn lock(directory: &Directory) -> Result<Option<File>, Problem> {
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing would not do: a child that another thread is about to start has the file open as well.
+    fn drop(&mut self) {
+        // Without it the lock ends with the process.
+        _ = self.0.unlock();
+    }
+}
+
+/// `None` if somebody else has the right.
+fn lock(directory: &Directory) -> Result<Option<Lock>, Problem> {
     let path = directory.join("gc.lock");
     let open = OpenOptions::new().create(true).append(true).open(&path);
     let file = open.map_err(|error| Problem::io("open", &path, &error))?;
     // A file system without locks has none to hold; two collections at once do no harm.
     match file.try_lock() {
         Err(std::fs::TryLockError::WouldBlock) => Ok(None),
-        _ => Ok(Some(file)),
+        _ => Ok(Some(Lock(file))),
     }
 }
 

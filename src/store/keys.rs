@@ -57,6 +57,12 @@ pub fn prepared_fields(base: &Key, fields: &mut impl Fields) {
     fields.key(Tag::Base, base);
 }
 
+/// The fields of what is different between two bases.
+pub fn step_fields(old: &Key, new: &Key, fields: &mut impl Fields) {
+    prepared_fields(old, fields);
+    fields.key(Tag::Base, new);
+}
+
 /// Every option. The list is complete, or this does not compile.
 fn option_fields(options: &Options, fields: &mut impl Fields) {
     let Options { features, languages, exclude_unit_prefix, kabi_prefix, compat_pahole } = options;

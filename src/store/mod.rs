@@ -4,6 +4,8 @@
 //! ```text
 //! $BTFCACHE_DIR/v1/             everything of schema 1, mode 0700
 //!   results/a/b/cdef...         finished results, by key
+//!   footings/a/b/cdef...        what results stand on that build upon other BTF, and how two such BTFs differ
+//!   bases/a/b/cdef...           BTFs that others build upon, prepared, and their types as hashes
 //!   stat/a/b/cdef...            what is known of files by device and inode
 //!   work/NAME/                  partial work of one artifact
 //!   runs/DAY                    what runs counted, appended
@@ -22,6 +24,7 @@ mod file_key;
 mod fingerprint;
 mod gc;
 mod keys;
+mod moving;
 mod problem;
 mod records;
 mod runs;
@@ -36,5 +39,5 @@ pub use fingerprint::Fingerprint;
 pub use gc::{Collected, Limits, Usage};
 pub use keys::{content_fields, result_fields};
 pub use problem::{Problem, Reason};
-pub use session::{Answer, Inquiry, Session, Ticket};
+pub use session::{Answer, BaseAsked, Footing, Inquiry, Moved, Session, Ticket};
 pub use transfer::Imported;

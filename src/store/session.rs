@@ -5,10 +5,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use btfcache_schema::{Counter, Key, KeyHasher, Purpose, ResultRecord, RunRecord};
+use btfcache_schema::{
+    Counter, FootingRecord, Key, KeyHasher, OutlineRecord, Purpose, ResultRecord, RunRecord,
+};
 
 use super::keys::result_fields;
 use super::runs::artifact_name;
@@ -101,6 +103,14 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Stores the types of the base of this key as hashes; `make` makes them if they can be stored.
+    pub fn keep_outline(&self, base: &Key, make: impl FnOnce() -> OutlineRecord) {
+        let stored = self.writable().map(|cache| cache.put_outline(base, &make()));
+        if let Some(Err(problem)) = stored {
+            self.add(problem);
+        }
+    }
+
     /// Starts with an input.
     #[must_use]
     pub fn inquire(&self, input: &Path) -> Inquiry<'_> {
@@ -157,11 +167,46 @@ pub struct Inquiry<'s> {
     outcome: &'static str,
 }
 
+/// The base that a result is wanted upon.
+#[derive(Clone, Copy)]
+pub struct BaseAsked<'a> {
+    /// Its key.
+    pub key: Key,
+    /// Gives its prepared form, if it has one.
+    pub prepared: &'a dyn Fn() -> Option<Arc<Prepared>>,
+}
+
+impl std::fmt::Debug for BaseAsked<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("BaseAsked").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// A hit that was one upon another base, and so has to be kept as that upon this one.
+#[derive(Debug)]
+pub struct Moved {
+    /// See [`FootingRecord::mentions`].
+    pub mentions: Vec<u32>,
+}
+
+/// What a result stands on in its base: see [`FootingRecord`].
+#[derive(Debug)]
+pub struct Footing {
+    /// See [`FootingRecord::end_string`].
+    pub end_string: u32,
+    /// See [`FootingRecord::mentions`].
+    pub mentions: Vec<u32>,
+    /// See [`FootingRecord::names`].
+    pub names: Vec<(u32, Vec<u8>)>,
+}
+
 /// What the cache knows of an input.
 #[derive(Debug)]
 pub struct Answer {
     /// The result of an earlier run.
     pub hit: Option<ResultRecord>,
+    /// Whether that was one upon another base.
+    pub moved: Option<Moved>,
     /// Whether to make the result again all the same, and to compare.
     pub check: bool,
     /// The right to store what is made.
@@ -178,6 +223,8 @@ pub struct Ticket {
 struct Keyed {
     key: Key,
     base: Option<Key>,
+    /// What the result would be called if its base did not matter.
+    footing: Key,
     content: Content,
 }
 
@@ -210,7 +257,7 @@ impl Inquiry<'_> {
         &mut self,
         elf: &ElfFile,
         options: &Options,
-        base: Option<Key>,
+        base: Option<BaseAsked<'_>>,
         hash: impl FnOnce() -> io::Result<Key>,
     ) -> Answer {
         let session = self.session;
@@ -219,16 +266,28 @@ impl Inquiry<'_> {
         let (Some(cache), Some(content)) = (&session.cache, content) else {
             return self.miss(Counter::MissesUnusable, Ticket::default());
         };
-        let mut hasher = KeyHasher::new(Purpose::Result);
-        result_fields(options, &content.key, base.as_ref(), &mut hasher);
-        let key = hasher.finish();
-        let ticket = Ticket { keyed: Some(Keyed { key, base, content }) };
+        let name = |purpose, base: Option<&Key>| {
+            let mut hasher = KeyHasher::new(purpose);
+            result_fields(options, &content.key, base, &mut hasher);
+            hasher.finish()
+        };
+        let base_key = base.map(|base| base.key);
+        let key = name(Purpose::Result, base_key.as_ref());
+        let footing = name(Purpose::Footing, None);
+        let ticket = Ticket { keyed: Some(Keyed { key, base: base_key, footing, content }) };
         if session.settings.recache.value {
             return self.miss(Counter::MissesRecache, ticket);
         }
         match cache.result(&key) {
             Lookup::Known(record) => self.hit(record, content.found_by, ticket),
-            Lookup::Unknown => self.miss(Counter::MissesNew, ticket),
+            Lookup::Unknown => match base.and_then(|base| self.moved(cache, &footing, &base)) {
+                Some((record, moved)) => {
+                    self.took = record.microseconds;
+                    let answer = self.hit(record, Counter::HitsByFooting, ticket);
+                    Answer { moved: Some(moved), ..answer }
+                }
+                None => self.miss(Counter::MissesNew, ticket),
+            },
             Lookup::Unusable(problem) => {
                 let is_damaged = matches!(problem.reason, Reason::Damaged | Reason::Version);
                 self.problem(problem);
@@ -269,7 +328,11 @@ impl Inquiry<'_> {
 
     fn hit(&mut self, record: ResultRecord, found_by: Counter, ticket: Ticket) -> Answer {
         self.run.add(found_by, 1);
-        self.outcome = if found_by == Counter::HitsByStat { "hit-stat" } else { "hit-content" };
+        self.outcome = match found_by {
+            Counter::HitsByStat => "hit-stat",
+            Counter::HitsByFooting => "hit-moved",
+            _ => "hit-content",
+        };
         let check = is_chosen(self.session.settings.check.value);
         if check {
             self.run.add(Counter::Checked, 1);
@@ -278,7 +341,7 @@ impl Inquiry<'_> {
             let saved = record.microseconds.saturating_sub(spent);
             self.run.add(Counter::SavedMicroseconds, saved);
         }
-        Answer { hit: Some(record), check, ticket }
+        Answer { hit: Some(record), moved: None, check, ticket }
     }
 
     fn miss(&mut self, counter: Counter, ticket: Ticket) -> Answer {
@@ -289,7 +352,7 @@ impl Inquiry<'_> {
             Counter::MissesDamaged => "miss-damaged",
             _ => "miss-unusable",
         };
-        Answer { hit: None, check: false, ticket }
+        Answer { hit: None, moved: None, check: false, ticket }
     }
 
     /// Takes note that the result has been made anew; `agrees` says whether it is the hit that it
@@ -304,21 +367,29 @@ impl Inquiry<'_> {
         }
     }
 
-    /// Stores what was made under the name that `ticket` has for it, which must be confirmed.
-    pub fn keep(&mut self, ticket: Ticket, mut record: ResultRecord) {
+    /// Stores what was made under the name that `ticket` has for it, which must be confirmed, and what
+    /// it stands on.
+    pub fn keep(&mut self, ticket: Ticket, mut record: ResultRecord, footing: Option<Footing>) {
         let (Some(cache), Some(keyed)) = (self.session.writable(), ticket.keyed) else {
             return;
         };
         record.base_key = keyed.base;
         record.microseconds = self.took;
         let stored = cache.put_result(&keyed.key, &record);
-        if self.note(stored) {
-            self.run.add(Counter::Stores, 1);
+        if !self.note(stored) {
+            return;
+        }
+        self.run.add(Counter::Stores, 1);
+        if let (Some(base), Some(footing)) = (keyed.base, footing) {
+            let Footing { end_string, mentions, names } = footing;
+            let footing = FootingRecord { base, result: keyed.key, end_string, mentions, names };
+            let stored = cache.put_footing(&keyed.footing, &footing);
+            self.note(stored);
         }
     }
 
     /// Counts what became of a value; whether it was stored.
-    fn note(&mut self, stored: Result<Stored, Problem>) -> bool {
+    pub(super) fn note(&mut self, stored: Result<Stored, Problem>) -> bool {
         match stored {
             Ok(stored) => {
                 if stored.evicted.entries > 0 {
@@ -334,7 +405,7 @@ impl Inquiry<'_> {
         }
     }
 
-    fn problem(&mut self, problem: Problem) {
+    pub(super) fn problem(&mut self, problem: Problem) {
         self.run.add(problem.reason.counter(), 1);
         self.session.add(problem);
     }

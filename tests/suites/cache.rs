@@ -3,6 +3,7 @@
 
 mod harm;
 mod keys;
+mod moving;
 mod size;
 mod transfer;
 
@@ -368,7 +369,7 @@ fn the_result_of_a_file_that_changed_is_not_kept() {
         }
         let record = ResultRecord { btf: b"types".to_vec(), ..ResultRecord::default() };
         let ticket = answer.ticket.confirm(&elf, || content_key(&elf));
-        ticket.into_iter().for_each(|ticket| inquiry.keep(ticket, record.clone()));
+        ticket.into_iter().for_each(|ticket| inquiry.keep(ticket, record.clone(), None));
         drop(inquiry);
         assert_eq!(session.cache().unwrap().usage().entries, count);
     }
