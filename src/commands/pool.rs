@@ -33,25 +33,28 @@ impl Jobs {
 
     /// The pool for an input of `input_size` bytes.
     pub(super) fn pool(self, input_size: u64) -> Result<ThreadPool> {
-        build(self.threads(cores(), input_size), false)
+        build(self.threads(cores, input_size), false)
     }
 
     /// The same for the only input of a run: if one thread is enough, it is the calling one, which
     /// must not belong to a pool already. Most runs in a kernel build are so short that starting a
     /// thread would be felt.
     pub(super) fn pool_here(self, input_size: u64) -> Result<ThreadPool> {
-        let threads = self.threads(cores(), input_size);
+        let threads = self.threads(cores, input_size);
         build(threads, threads == 1)
     }
 
-    fn threads(self, cores: usize, input_size: u64) -> usize {
-        match self {
-            Self::Exactly(count) => count.get().min(MOST_THREADS.max(cores)),
+    /// How many threads; asks for the number of cores, which takes some twenty system calls, only if
+    /// that matters.
+    fn threads(self, cores: impl FnOnce() -> usize, input_size: u64) -> usize {
+        let (wanted, most) = match self {
+            Self::Exactly(count) => (count.get(), MOST_THREADS),
             Self::Auto => {
                 let useful = usize::try_from(1 + input_size / BYTES_PER_THREAD);
-                useful.unwrap_or(usize::MAX).min(cores)
+                (useful.unwrap_or(usize::MAX), 1)
             }
-        }
+        };
+        if wanted <= most { wanted } else { wanted.min(cores().max(most)) }
     }
 }
 
@@ -85,7 +88,11 @@ mod tests {
             (Jobs::from_count(usize::MAX), 2, 0, 256),
             (Jobs::from_count(usize::MAX), 512, 0, 512),
         ] {
-            assert_eq!(jobs.threads(cores, input_size), expected, "{jobs:?} {cores} {input_size}");
+            assert_eq!(
+                jobs.threads(|| cores, input_size),
+                expected,
+                "{jobs:?} {cores} {input_size}"
+            );
         }
     }
 }

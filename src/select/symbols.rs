@@ -65,16 +65,15 @@ impl<'a> FunctionTable<'a> {
     /// Groups the function symbols of `symbols`; undefined ones take part.
     #[must_use]
     pub fn new(symbols: &'a SymbolTable) -> Self {
+        let functions = || symbols.symbols().iter().filter(|symbol| symbol.kind == STT_FUNC);
+        let count = functions().count();
         let mut table = Self {
-            groups: Vec::new(),
+            groups: Vec::with_capacity(count),
             symbols: Vec::new(),
-            by_name: HashMap::with_capacity(1 << 16),
+            by_name: HashMap::with_capacity(count),
         };
-        let mut found: Vec<(GroupId, FunctionSymbol<'a>)> = Vec::new();
-        for symbol in symbols.symbols() {
-            if symbol.kind != STT_FUNC {
-                continue;
-            }
+        let mut found: Vec<(GroupId, FunctionSymbol<'a>)> = Vec::with_capacity(count);
+        for symbol in functions() {
             let name = symbols.name(symbol);
             let suffix = suffix_of(name);
             if contains(suffix, b".cold") || contains(suffix, b".part") {

@@ -52,10 +52,11 @@ impl<'a> SizeLog<'a> {
 
     /// The size in bytes; `None` if the entries must be looked at to know it.
     pub(super) fn estimate(&self) -> Option<u64> {
-        let mut bytes = Vec::new();
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(nonblock).open(&self.path).ok()?;
         let limit = MAX_ENTRIES * 8 + 1;
+        // Room for all of it, so that it takes one read.
+        let mut bytes = Vec::with_capacity(limit + 1);
         file.take(limit as u64).read_to_end(&mut bytes).ok()?;
         let (entries, rest) = bytes.as_chunks::<8>();
         if entries.is_empty() || !rest.is_empty() || bytes.len() >= limit {
