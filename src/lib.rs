@@ -22,6 +22,7 @@ pub mod output;
 pub mod pipeline;
 pub mod pool;
 pub mod relocate;
+mod repeated;
 pub mod select;
 pub mod settings;
 pub mod store;

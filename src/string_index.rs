@@ -1,13 +1,17 @@
 //! What each string of a string section is, by its offset.
 //!
 //! In relocatable files every unit brings its own strings, most of them the same as those of the unit
-//! before. All are looked up once, in the order in which they lie in memory, which is several times
-//! faster than one by one as they are used; what is left to do then is to count strings before an
-//! offset, which needs little memory that is near.
+//! before. All are looked at once, in the order in which they lie in memory, which is several times
+//! faster than one by one as they are used, and only those that were not met before are looked up;
+//! what is left to do then is to count strings before an offset, which needs little memory that is
+//! near.
+
+use std::sync::Mutex;
 
 use rayon::prelude::*;
 
 use crate::names::NameId;
+use crate::repeated::Repeated;
 
 /// Strings by offset.
 #[derive(Debug)]
@@ -27,33 +31,32 @@ const LEAST_AVERAGE: usize = 4;
 
 impl StringIndex {
     /// Looks up all strings of a section with `look_up`, which gets some of them with the offset of
-    /// each, and gives the id of each. `None` if there are too many.
+    /// each, and gives the id of each; the same string always has the same. `None` if there are too
+    /// many.
     pub fn new(section: &[u8], look_up: impl Fn(&[u32], &mut Vec<NameId>) + Sync) -> Option<Self> {
         let count = memchr::memchr_iter(0, section).count();
         if section.len() > u32::MAX as usize || count > section.len() / LEAST_AVERAGE {
             return None;
         }
-        let parts: Vec<(Vec<u32>, Vec<NameId>)> = chunks(section)
-            .into_par_iter()
-            .map(|(start, end)| {
-                let ends = memchr::memchr_iter(0, &section[start..end]).map(|end| start + end + 1);
-                let starts = std::iter::once(start).chain(ends).filter(|&start| start < end);
-                let starts: Vec<u32> = starts.map(|start| start as u32).collect();
-                let mut ids = Vec::with_capacity(starts.len());
-                look_up(&starts, &mut ids);
-                (starts, ids)
-            })
-            .collect();
+        // No more scanners than threads: each has to look up all strings.
+        let idle: Mutex<Vec<Scanner>> = Mutex::default();
+        let waiting = || idle.lock().expect("no thread panics while it holds a scanner's place");
+        let scan = |chunk| {
+            let mut scanner = waiting().pop().unwrap_or_default();
+            let part = scanner.scan(section, chunk, &look_up);
+            waiting().push(scanner);
+            part
+        };
+        let parts: Vec<Part> = chunks(section).into_par_iter().map(scan).collect();
         let mut index = Self {
             starts: vec![0; section.len().div_ceil(64)],
             ranks: Vec::with_capacity(section.len().div_ceil(64)),
             ids: Vec::with_capacity(count + 1),
         };
-        for (starts, ids) in parts {
-            for start in starts {
-                index.starts[start as usize / 64] |= 1 << (start % 64);
-            }
-            index.ids.extend(ids);
+        for part in parts {
+            let words = &mut index.starts[part.first_word..];
+            words.iter_mut().zip(&part.starts).for_each(|(word, starts)| *word |= starts);
+            index.ids.extend_from_slice(&part.ids);
         }
         let mut rank = 0;
         for word in &index.starts {
@@ -71,6 +74,48 @@ impl StringIndex {
         let bit = 1_u64 << (offset % 64);
         let before = self.ranks[word] + (starts & (bit - 1)).count_ones();
         if starts & bit == 0 { None } else { self.ids.get(before as usize).copied() }
+    }
+}
+
+/// The strings of a chunk.
+struct Part {
+    /// Which of [`StringIndex::starts`] is the first of `starts`.
+    first_word: usize,
+    starts: Vec<u64>,
+    ids: Vec<NameId>,
+}
+
+/// One of several that share the chunks of a section.
+#[derive(Default)]
+struct Scanner {
+    repeated: Repeated,
+    /// The id of each string that was met.
+    ids: Vec<NameId>,
+    /// By string of the chunk: which one it is.
+    numbers: Vec<u32>,
+}
+
+impl Scanner {
+    fn scan(
+        &mut self,
+        section: &[u8],
+        (mut start, end): (usize, usize),
+        look_up: impl Fn(&[u32], &mut Vec<NameId>),
+    ) -> Part {
+        let first_word = start / 64;
+        let mut starts = vec![0_u64; end.div_ceil(64) - first_word];
+        self.numbers.clear();
+        while start < end {
+            starts[start / 64 - first_word] |= 1 << (start % 64);
+            let (number, text_end) = self.repeated.meet(section, start);
+            self.numbers.push(number);
+            start = text_end + 1;
+        }
+        let new = self.ids.len() as u32..self.repeated.len() as u32;
+        let new: Vec<u32> = new.map(|number| self.repeated.start(number)).collect();
+        look_up(&new, &mut self.ids);
+        let ids = self.numbers.iter().map(|&number| self.ids[number as usize]).collect();
+        Part { first_word, starts, ids }
     }
 }
 
@@ -97,14 +142,16 @@ mod tests {
         let mut section = Vec::new();
         let mut expected = Vec::new();
         for number in 0..100_000_u32 {
+            let number = number * 7 % 1000;
             expected.push((section.len() as u64, NameId(number)));
-            section.extend(format!("name_{}\0", number % 1000).bytes());
+            section.extend(format!("name_{number}\0").bytes());
         }
         section.extend(b"without an end");
         let index = StringIndex::new(&section, |starts, ids| {
-            ids.extend(starts.iter().map(|&start| {
-                NameId(expected.partition_point(|entry| entry.0 < u64::from(start)) as u32)
-            }));
+            let place = |start| expected.partition_point(|entry| entry.0 < u64::from(start));
+            let id =
+                |&start: &u32| expected.get(place(start)).map_or(NameId::NONE, |entry| entry.1);
+            ids.extend(starts.iter().map(id));
         });
         let index = index.unwrap();
         for (offset, id) in expected {
