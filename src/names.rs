@@ -277,6 +277,7 @@ impl Names {
                 strings[place] = until_nul(&self.strings[start as usize..]);
                 slots[place] = base.string_slot(strings[place]);
             }
+            slots[..group.len()].iter_mut().for_each(|slot| base.touch(slot));
             for (place, &start) in group.iter().enumerate() {
                 let bytes = strings[place];
                 let in_base = || base.string_in(slots[place], bytes).map(NameId);

@@ -339,12 +339,13 @@ fn irregular(names: &Names, others: &[u32], users: &Users) -> Vec<u32> {
     users.reaching(roots, |id| names.key(id) == 0)
 }
 
-/// Brings all records into normal form; gives the table of them, and for each irregular type, by id,
-/// the one in the table.
+/// Brings all records into normal form; gives the table of them, and for each irregular type and each
+/// that occurs twice, by id, the one in the table.
 fn normalize(records: &mut Records, names: &Names, irregular: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let order = in_order_of_reference(records, names, irregular);
     let mut canonical: HashMap<u32, u32> = irregular.iter().map(|&id| (id, id)).collect();
     let mut table = TableBuilder::with_capacity(records.len());
+    let mut repeated: Vec<[u32; 2]> = Vec::new();
     let mut is_irregular = irregular.iter().copied().peekable();
     for id in records.ids() {
         if is_irregular.next_if_eq(&id).is_none() {
@@ -352,7 +353,10 @@ fn normalize(records: &mut Records, names: &Names, irregular: &[u32]) -> (Vec<u3
                 0 => target,
                 key => key,
             });
-            records.add_to(&mut table, id);
+            let first = records.add_to(&mut table, id);
+            if first != id {
+                repeated.push([id, first]);
+            }
         }
     }
     for id in order {
@@ -362,8 +366,10 @@ fn normalize(records: &mut Records, names: &Names, irregular: &[u32]) -> (Vec<u3
         });
         canonical.insert(id, records.add_to(&mut table, id));
     }
-    let pairs = irregular.iter().flat_map(|&id| [id, canonical[&id]]).collect();
-    (table.into_words(), pairs)
+    let mut pairs = repeated;
+    pairs.extend(irregular.iter().map(|&id| [id, canonical[&id]]));
+    pairs.sort_unstable();
+    (table.into_words(), pairs.into_flattened())
 }
 
 /// The irregular types, each after those that it refers to other than by name.

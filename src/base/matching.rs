@@ -16,6 +16,9 @@ pub struct Matching<'a> {
     ids: Vec<u32>,
     /// What the index type of all arrays is in the base, or 0.
     index_type: u32,
+    /// The type that was found last. What comes after it there is likely to be looked for next: types
+    /// of the same headers.
+    last: u32,
     record: Vec<u32>,
 }
 
@@ -34,6 +37,7 @@ impl<'a> Matching<'a> {
             nominal: Vec::with_capacity(pool.len()),
             ids: Vec::with_capacity(pool.len()),
             index_type: 0,
+            last: 0,
             record: Vec::new(),
         };
         let index_type = index_type.and_then(|class| matching.find(pool.record(class)));
@@ -126,7 +130,8 @@ impl<'a> Matching<'a> {
             is_known &= found.is_some();
             found.unwrap_or(0)
         });
-        let found = is_known.then(|| self.base.class(&record)).flatten();
+        let found = is_known.then(|| self.base.class_near(self.last + 1, &record)).flatten();
+        self.last = found.map_or(self.last, |(id, _)| id);
         self.record = record;
         found
     }

@@ -8,7 +8,7 @@ use crate::pool;
 /// First word of the table; another byte order reads it differently.
 const MAGIC: u32 = u32::from_ne_bytes(*b"BCpb");
 /// Changes with everything that is stored, hash functions included.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Where the checksum of everything after it is.
 const CHECKSUM: usize = 2;
 /// Words before the extents of the sections.
@@ -40,7 +40,8 @@ pub(super) enum Section {
     /// Slots of (reference by kind and name, id): what the base knows under that name.
     KeyTable,
     /// Pairs of (id, id of the type in the table that has the same normal form) of the types that
-    /// refer to something else than what the name they use stands for, by id.
+    /// refer to something else than what the name they use stands for, and of those that are another
+    /// one once more, by id.
     Irregular,
     /// Ids of the types that reach an irregular one, or one that shares its name with another.
     Tainted,
@@ -98,6 +99,8 @@ pub struct StringSlot {
     hash: u64,
     /// What is there.
     word: u32,
+    /// The first byte of the string that this leads to.
+    first: u8,
 }
 
 /// What a prepared base says about its base.
@@ -193,7 +196,9 @@ impl Prepared {
         if wanted.is_empty() {
             return Some(0);
         }
-        self.string_in(self.string_slot(wanted), wanted)
+        let mut slot = self.string_slot(wanted);
+        self.touch(&mut slot);
+        self.string_in(slot, wanted)
     }
 
     /// Where the table of strings would have `wanted`: the first half of [`Self::string`], for those
@@ -204,7 +209,14 @@ impl Prepared {
         let hash = string_hash(wanted);
         let table = self.section(Section::StringTable);
         let word = table.get(hash as usize & table.len().wrapping_sub(1)).copied().unwrap_or(0);
-        StringSlot { hash, word }
+        StringSlot { hash, word, first: 0 }
+    }
+
+    /// What comes between the two halves: looks at the string that was found.
+    #[inline]
+    pub fn touch(&self, slot: &mut StringSlot) {
+        let start = Table::<STRING_BITS>::value(slot.word) as usize;
+        slot.first = self.strings().get(start).copied().unwrap_or(0);
     }
 
     /// The second half.
@@ -217,8 +229,9 @@ impl Prepared {
                 start.get(wanted.len()) == Some(&0) && start.get(..wanted.len()) == Some(wanted)
             })
         };
+        let is_likely = wanted.first() == Some(&slot.first);
         match Table::<STRING_BITS>::matching(slot.word, slot.hash) {
-            Some(start) if is_wanted(start) => Some(start),
+            Some(start) if is_likely && is_wanted(start) => Some(start),
             _ if slot.word == 0 => None,
             _ => {
                 Table::<STRING_BITS>(self.section(Section::StringTable)).find(slot.hash, is_wanted)
@@ -240,6 +253,18 @@ impl Prepared {
         let table = Table::<TYPE_BITS>(self.section(Section::TypeTable));
         let id = table.find(record_hash(record), |id| self.record(id) == record)?;
         Some((id, self.canonical(id).is_none()))
+    }
+
+    /// The same, where type `guess` is likely to be it: one look at that is then enough.
+    #[must_use]
+    pub fn class_near(&self, guess: u32, record: &[u32]) -> Option<(u32, bool)> {
+        if !(1..self.end_id()).contains(&guess) || self.record(guess) != record {
+            return self.class(record);
+        }
+        match self.canonical(guess) {
+            None => Some((guess, true)),
+            Some(id) => Some((id, self.canonical(id).is_none())),
+        }
     }
 
     /// What the base knows under a reference by kind and name, whose name is an offset of its
@@ -265,7 +290,8 @@ impl Prepared {
         &self.section(Section::Records)[starts[0] as usize..starts[1] as usize]
     }
 
-    /// For an irregular type the one in the table that has the same normal form.
+    /// For an irregular type, or one that occurs twice, the one in the table that has the same normal
+    /// form.
     #[must_use]
     pub fn canonical(&self, id: u32) -> Option<u32> {
         let (pairs, _) = self.section(Section::Irregular).as_chunks::<2>();
