@@ -6,13 +6,12 @@ use hashbrown::HashSet;
 
 use crate::base::Matching;
 use crate::btf::kind::{Info, Kind, MAX_VLEN, kind_of};
-use crate::dwarf::sections::Dwarf;
 use crate::emit::Datasec;
 use crate::merge::{Item, Numbered, Union};
 use crate::names::NameId;
 use crate::options::{Feature, Options};
 use crate::pool::{Pool, Ref, Target};
-use crate::select::{Chosen, ChosenVariables};
+use crate::select::{Chosen, ChosenVariables, Objects};
 
 /// What was appended besides items.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ const ARENA_SECOND: u32 = 1 << 15;
 /// # Errors
 /// When a kfunc is flagged for an arena pointer where it has none.
 pub fn append<'a>(
-    dwarf: &Dwarf<'_>,
+    objects: &Objects<'_>,
     union: &mut Union,
     numbered: &mut Numbered<'_>,
     chosen: &[Chosen<'a>],
@@ -52,16 +51,16 @@ pub fn append<'a>(
     let tags = KfuncTags {
         is_on: options.features.has(Feature::DeclTag),
         has_attributes: options.features.has(Feature::Attributes),
-        kfunc: dwarf.names.inline(b"bpf_kfunc"),
-        fastcall: dwarf.names.inline(b"bpf_fastcall"),
-        arena: dwarf.names.inline(b"address_space(1)"),
+        kfunc: objects.names.inline(b"bpf_kfunc"),
+        fastcall: objects.names.inline(b"bpf_fastcall"),
+        arena: objects.names.inline(b"address_space(1)"),
     };
     for index in 0..chosen.len() {
         let function = &mut appended.functions[index];
         let id = tags.append(index as u32, function, &mut union.pool, numbered)?;
         appended.function_ids.push(id);
     }
-    appended.datasecs = datasecs(dwarf, numbered, variables);
+    appended.datasecs = datasecs(objects, numbered, variables);
     for index in 0..appended.datasecs.len() {
         numbered.assign(Item::Datasec(index as u32));
     }
@@ -167,7 +166,7 @@ fn pointee(pool: &Pool, reference: Ref) -> Option<Ref> {
 
 /// The sections that have variables, by index, each with its variables by offset.
 fn datasecs(
-    dwarf: &Dwarf<'_>,
+    objects: &Objects<'_>,
     numbered: &Numbered<'_>,
     variables: &ChosenVariables,
 ) -> Vec<Datasec> {
@@ -181,9 +180,9 @@ fn datasecs(
     entries.sort_by_key(|(section, entry)| (*section, entry[1]));
     let by_section = entries.chunk_by(|one, two| one.0 == two.0);
     let datasec = |entries: &[(u32, [u32; 3])]| {
-        let section = &dwarf.elf.sections()[entries[0].0 as usize];
+        let section = objects.section_name(entries[0].0);
         let entries = entries.iter().map(|entry| entry.1).take(MAX_VLEN as usize).collect();
-        Datasec { name: dwarf.names.inline(&section.name), entries }
+        Datasec { name: objects.names.inline(section), entries }
     };
     by_section.map(datasec).collect()
 }

@@ -4,6 +4,8 @@
 //! that nothing is shared while DIEs are read. An error stops everybody: the lowest damaged unit
 //! is reported, whatever the number of threads.
 
+mod members;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +15,8 @@ use crate::dwarf::sections::Dwarf;
 use crate::fragment::Decoder;
 use crate::merge::WorkerOutput;
 use crate::options::Options;
+
+pub use members::{MemberFacts, members};
 
 /// Decodes the units of `dwarf` that `options` admits.
 ///
@@ -24,10 +28,8 @@ use crate::options::Options;
 pub fn units(dwarf: &Dwarf<'_>, options: &Options) -> Result<Vec<WorkerOutput>> {
     let progress = Progress::new(dwarf.units.len() as u32);
     let outputs = rayon::broadcast(|_| worker(dwarf, options, &progress));
-    match progress.error.into_inner().expect("no worker panics while it reports") {
-        Some((_, error)) => Err(error),
-        None => Ok(outputs),
-    }
+    progress.result()?;
+    Ok(outputs)
 }
 
 struct Progress {
@@ -53,6 +55,12 @@ impl Progress {
         if first.as_ref().is_none_or(|(other, _)| unit < *other) {
             *first = Some((unit, error));
         }
+    }
+
+    /// The error of the lowest unit that failed.
+    fn result(self) -> Result<()> {
+        let error = self.error.into_inner().expect("no worker panics while it reports");
+        error.map_or(Ok(()), |(_, error)| Err(error))
     }
 }
 

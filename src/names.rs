@@ -347,8 +347,9 @@ impl NameCache {
     /// A unit has some ten thousand names; this still stays near the processor.
     const SLOT_BITS: u32 = 15;
 
+    /// The id of the string at `offset`; `look_up` finds it if it is not remembered.
     #[inline]
-    fn get(&mut self, offset: u64, look_up: impl FnOnce() -> NameId) -> NameId {
+    pub fn get(&mut self, offset: u64, look_up: impl FnOnce() -> NameId) -> NameId {
         let Ok(short) = u32::try_from(offset) else {
             return look_up();
         };

@@ -8,15 +8,16 @@ use anyhow::{Context, Result, ensure};
 use crate::append;
 use crate::base::{Matching, Prepared};
 use crate::btf::read::Btf;
-use crate::decode;
+use crate::decode::{self, MemberFacts};
 use crate::distill;
 use crate::dwarf::sections::Dwarf;
-use crate::elf::{self, DebugFile, ElfFile, Section, SymbolTable};
+use crate::elf::{self, Archive, DebugFile, ElfFile, Input, Section, SymbolTable, Target};
 use crate::emit::{self, Contents, Emitted, Format};
 use crate::footing;
 use crate::merge::{self, Deviations, IndexClass, Union};
+use crate::names::Names;
 use crate::options::{Feature, Options};
-use crate::select::{self, ChosenVariables, FunctionTable, Selection};
+use crate::select::{self, ChosenVariables, FunctionTable, Kfuncs, Object, Objects, Selection};
 use crate::timing::Timing;
 
 /// What one ELF file gave.
@@ -51,7 +52,7 @@ impl Encoded {
     }
 }
 
-/// Turns the DWARF of the ELF file at `input` into BTF on the current rayon pool, split on `base`
+/// Turns the DWARF of the ELF file or archive at `input` into BTF on the current rayon pool, split on `base`
 /// if there is one.
 ///
 /// # Errors
@@ -62,24 +63,39 @@ pub fn encode(
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
-    let elf = timing.phase("open", || ElfFile::open_to_encode(input))?;
-    encode_elf(&elf, base, options, timing)
+    let input = timing.phase("open", || Input::open(input))?;
+    encode_input(&input, base, options, timing)
 }
 
 /// The same for a file that is open already.
 ///
 /// # Errors
 /// As [`encode`].
-pub fn encode_elf(
+pub fn encode_input(
+    input: &Input,
+    base: Option<&Arc<Prepared>>,
+    options: &Options,
+    timing: &Timing,
+) -> Result<Encoded> {
+    match input {
+        Input::File(elf) => encode_elf(elf, base, options, timing),
+        Input::Archive(archive) => encode_archive(archive, base, options, timing),
+    }
+}
+
+fn check_order(base: Option<&Arc<Prepared>>, target: Target) -> Result<()> {
+    let is_same = base.is_none_or(|base| base.summary().is_big_endian == target.big_endian);
+    ensure!(is_same, "it is in another byte order than its base");
+    Ok(())
+}
+
+fn encode_elf(
     elf: &ElfFile,
     base: Option<&Arc<Prepared>>,
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
-    if let Some(base) = base {
-        let is_same = base.summary().is_big_endian == elf.target().big_endian;
-        ensure!(is_same, "it is in another byte order than its base");
-    }
+    check_order(base, elf.target())?;
     if has_dwarf(elf) {
         return encode_dwarf(elf, elf, base, options, timing);
     }
@@ -119,15 +135,42 @@ fn encode_dwarf(
     };
     let outputs = timing.phase("decode", || decode::units(&dwarf, options))?;
     let union = timing.phase("merge", || merge::union(outputs));
-    let notes = &union.notes;
-    let draws_on_files = notes.draws_on_files || dwarf.supplementary.is_some();
-    let encoded = if union.fragments.is_empty() {
-        ensure!(!notes.lacks_units(), "none of its units is there: {notes}");
-        Encoded::nothing("it has no unit that the options admit: nothing to encode")
-    } else {
-        let base = base.map(Arc::as_ref);
-        finish(&dwarf, main, symbols.as_ref(), union, base, options, timing)?
+    let draws_on_files = union.notes.draws_on_files || dwarf.supplementary.is_some();
+    let object = Object {
+        sections: elf.sections(),
+        addresses: &dwarf.section_addresses,
+        symbols: &symbols.unwrap_or_default(),
+        kfuncs: Kfuncs::In { elf, main },
+        first_unit: 0,
+        first_section: 0,
     };
+    let objects = Objects { names: &dwarf.names, target: elf.target(), all: vec![object] };
+    let encoded = finish(&objects, union, base, options, timing)?;
+    Ok(Encoded { draws_on_files, ..encoded })
+}
+
+/// Encodes the units of all object files of `archive` as one.
+fn encode_archive(
+    archive: &Archive,
+    base: Option<&Arc<Prepared>>,
+    options: &Options,
+    timing: &Timing,
+) -> Result<Encoded> {
+    let Some(target) = archive.target() else {
+        return Ok(Encoded::nothing("there is no object file in it: nothing to encode"));
+    };
+    check_order(base, target)?;
+    let names = Names::new(Vec::new(), false, options.kabi_prefix.as_deref());
+    let names = Arc::new(names.with_base(base));
+    let (outputs, members) =
+        timing.phase("decode", || decode::members(archive, &names, options))?;
+    if members.is_empty() {
+        return Ok(Encoded::nothing("there is no DWARF in its object files: nothing to encode"));
+    }
+    let union = timing.phase("merge", || merge::union(outputs));
+    let draws_on_files = union.notes.draws_on_files;
+    let objects = Objects { names: &names, target, all: MemberFacts::objects(&members) };
+    let encoded = finish(&objects, union, base, options, timing)?;
     Ok(Encoded { draws_on_files, ..encoded })
 }
 
@@ -164,36 +207,37 @@ fn load<'a>(
     Ok((dwarf?, symbols?))
 }
 
-/// Everything after decoding: what the units say together, and this ELF file about them.
+/// Everything after decoding: what the units say together, and ELF files about them.
 fn finish(
-    dwarf: &Dwarf<'_>,
-    main: &ElfFile,
-    symbols: Option<&SymbolTable>,
+    objects: &Objects<'_>,
     mut union: Union,
-    base: Option<&Prepared>,
+    base: Option<&Arc<Prepared>>,
     options: &Options,
     timing: &Timing,
 ) -> Result<Encoded> {
+    if union.fragments.is_empty() {
+        let notes = &union.notes;
+        ensure!(!notes.lacks_units(), "none of its units is there: {notes}");
+        let nothing = "it has no unit that the options admit: nothing to encode";
+        return Ok(Encoded::nothing(nothing));
+    }
     let mut encoded = Encoded::default();
-    let no_symbols = SymbolTable::default();
-    let symbols = symbols.unwrap_or_else(|| {
-        encoded
-            .notices
-            .push("it has no symbol table: functions and variables are left out".to_owned());
-        &no_symbols
-    });
+    if objects.all.iter().all(|object| object.symbols.is_absent()) {
+        let notice = "it has no symbol table: functions and variables are left out";
+        encoded.notices.push(notice.to_owned());
+    }
     if !union.notes.is_empty() {
         encoded.notices.push(format!("BTF cannot express everything in it: {}", union.notes));
     }
-    let index_type = IndexClass::find(&mut union, dwarf.names.inline(b"int"));
+    let index_type = IndexClass::find(&mut union, objects.names.inline(b"int"));
     let base = base.map(|base| {
         let (pool, class) = (&union.pool, index_type.class);
-        timing.phase("match", || Matching::new(base, &dwarf.names, pool, class))
+        timing.phase("match", || Matching::new(base, objects.names, pool, class))
     });
     let (deviations, selected) = timing.phase("select", || {
         rayon::join(
             || Deviations::find(&union.pool, &union.fragments, base.as_ref()),
-            || select(dwarf, main, symbols, &union, options),
+            || select(objects, &union, options),
         )
     });
     let (variables, functions) = selected?;
@@ -205,7 +249,7 @@ fn finish(
     });
     let appended = timing.phase("append", || {
         let chosen = &functions.chosen;
-        append::append(dwarf, &mut union, &mut numbered, chosen, &variables, options)
+        append::append(objects, &mut union, &mut numbered, chosen, &variables, options)
     })?;
     // A module all of whose types are in its base still has BTF, to say so.
     if numbered.items.is_empty() && !is_split {
@@ -218,17 +262,17 @@ fn finish(
         functions: &appended.functions,
         function_ids: &appended.function_ids,
         datasecs: &appended.datasecs,
-        names: &dwarf.names,
+        names: objects.names,
     };
     let format = Format {
-        big_endian: dwarf.elf.target().big_endian,
+        big_endian: objects.target.big_endian,
         has_layout: options.features.has(Feature::Layout),
         keeps_invalid_names: options.compat_pahole,
     };
     let emitted = timing.phase("emit", || emit::emit(contents, format))?;
     encoded.notices.extend(misfits(&emitted, options));
     if is_split {
-        encoded.mentions = footing::mentions(&union.pool, &dwarf.names);
+        encoded.mentions = footing::mentions(&union.pool, objects.names);
     }
     encoded.btf = emitted.btf;
     Ok(encoded)
@@ -272,23 +316,21 @@ fn shortened(name: &str) -> String {
     text
 }
 
-/// What this ELF file's symbols and sections say about variables and functions.
+/// What symbols and sections say about variables and functions.
 fn select<'a>(
-    dwarf: &Dwarf<'_>,
-    main: &ElfFile,
-    symbols: &'a SymbolTable,
+    objects: &Objects<'a>,
     union: &Union,
     options: &Options,
 ) -> Result<(ChosenVariables, Selection<'a>)> {
-    let elf = dwarf.elf;
-    let mut table = FunctionTable::new(symbols);
+    let mut table = FunctionTable::new(&objects.all);
     if options.features.has(Feature::DeclTagKfuncs) {
-        table.mark_kfuncs(elf, main, symbols).context("failed to read the kfuncs")?;
+        for object in &objects.all {
+            table.mark_kfuncs(object).context("failed to read the kfuncs")?;
+        }
     }
-    let (fragments, names) = (&union.fragments, &dwarf.names);
-    let addresses = &dwarf.section_addresses;
-    let variables = select::variables(fragments, names, elf, symbols, addresses, options)?;
-    let is_relocatable = elf.target().is_relocatable();
+    let (fragments, names) = (&union.fragments, objects.names);
+    let variables = select::variables(fragments, objects, options)?;
+    let is_relocatable = objects.target.is_relocatable();
     let functions =
         select::functions(&union.pool, fragments, names, &table, options, is_relocatable);
     Ok((variables, functions))

@@ -9,12 +9,12 @@ use btfcache_schema::{Key, ResultRecord};
 use rayon::ThreadPool;
 
 use super::base::Base;
-use crate::elf::ElfFile;
+use crate::elf::Input;
 use crate::footing;
 use crate::options::Options;
 use crate::output::Output;
 use crate::pipeline::Encoded;
-use crate::store::{Answer, BaseAsked, Footing, Inquiry, Moved, Session, Ticket, content_key};
+use crate::store::{Answer, BaseAsked, Footing, Inquiry, Moved, Session, Ticket, input_key};
 use crate::timing::Timing;
 
 /// What a result depends on.
@@ -42,29 +42,29 @@ pub(super) fn encode<'a>(
     session: &'a Session<'_>,
     asked: Asked<'a>,
     timing: &Timing,
-    make: impl FnOnce(&ElfFile) -> Result<Encoded> + Send,
+    make: impl FnOnce(&Input) -> Result<Encoded> + Send,
 ) -> Result<(Encoded, Pending<'a>)> {
     let pool = asked.pool;
-    let elf = timing.phase("open", || ElfFile::open_to_encode(asked.input))?;
+    let input = timing.phase("open", || Input::open(asked.input))?;
     let mut inquiry = session.inquire(asked.input);
-    let hash = || hash(&elf, pool);
+    let hash = || hash(&input, pool);
     // If it cannot be had, whoever encodes upon it will say why.
     let prepared = || asked.base.and_then(|base| base.prepared().ok().cloned());
     let base = asked.base.map(|base| BaseAsked { key: base.key(), prepared: &prepared });
     let Answer { hit, moved, check, ticket } =
-        timing.phase("cache", || inquiry.find(&elf, asked.options, base, hash));
+        timing.phase("cache", || inquiry.find(&input, asked.options, base, hash));
     let is_moved = moved.is_some();
     let hit = hit.map(|record| encoded(record, moved));
     let (encoded, ticket) = match hit {
         Some(hit) if !check => (hit, Some(ticket).filter(|_| is_moved)),
         hit => {
-            let fresh = pool.install(|| make(&elf))?;
+            let fresh = pool.install(|| make(&input))?;
             let agrees = hit.map(|hit| is_same(hit, &fresh));
             inquiry.made(agrees);
             (fresh, Some(ticket).filter(|_| is_moved || agrees != Some(true)))
         }
     };
-    let confirm = |ticket: Ticket| timing.phase("confirm", || ticket.confirm(&elf, hash));
+    let confirm = |ticket: Ticket| timing.phase("confirm", || ticket.confirm(&input, hash));
     let ticket = ticket.and_then(confirm);
     Ok((encoded, Pending { inquiry, ticket }))
 }
@@ -82,8 +82,8 @@ impl Pending<'_> {
     }
 }
 
-fn hash(elf: &ElfFile, pool: &ThreadPool) -> io::Result<Key> {
-    pool.install(|| content_key(elf))
+fn hash(input: &Input, pool: &ThreadPool) -> io::Result<Key> {
+    pool.install(|| input_key(input))
 }
 
 fn encoded(record: ResultRecord, moved: Option<Moved>) -> Encoded {

@@ -13,6 +13,7 @@ use super::batch;
 use super::encode::{EncodeRequest, Target};
 use crate::btf::fit::faults;
 use crate::btf::load;
+use crate::elf::is_archive;
 use crate::embed::{Edit, Placement, note};
 use crate::options::Feature;
 use crate::output::Output;
@@ -48,7 +49,13 @@ impl<'a> Destination<'a> {
         let name = input.display();
         ensure!(!is_base(input), "`{name}` is the base itself: it cannot be built upon itself");
         let path = match &request.target {
-            Target::InPlace => return Ok(Self::InPlace(input)),
+            Target::InPlace => {
+                ensure!(
+                    !is_archive(input),
+                    "`{name}` is an archive: BTF cannot be put into it, give it a file of its own"
+                );
+                return Ok(Self::InPlace(input));
+            }
             Target::Stdout => {
                 let terminal = io::stdout().is_terminal();
                 ensure!(!terminal, "stdout is a terminal: redirect it, or name a file");

@@ -14,7 +14,7 @@ use super::cached::{self, Asked};
 use super::destination::Destination;
 use super::pool::Jobs;
 use super::progress;
-use crate::elf::ElfFile;
+use crate::elf::Input;
 use crate::options::{Feature, Options};
 use crate::output::Output;
 use crate::pipeline::{self, Encoded};
@@ -124,9 +124,9 @@ impl Job<'_> {
         let options = &request.options;
         let target = Destination::of(input, base, request)?;
         let asked = Asked { input, options, base, pool };
-        let make = |elf: &ElfFile| {
+        let make = |input: &Input| {
             let prepared = base.map(Base::prepared).transpose()?;
-            let encoded = pipeline::encode_elf(elf, prepared, options, timing)?;
+            let encoded = pipeline::encode_input(input, prepared, options, timing)?;
             match base.filter(|_| options.features.has(Feature::DistilledBase)) {
                 Some(base) => pipeline::distill(encoded, base.whole()?, timing),
                 None => Ok(encoded),

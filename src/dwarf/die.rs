@@ -126,6 +126,7 @@ pub struct DieReader<'a, const BIG: bool> {
     dwarf: &'a Dwarf<'a>,
     unit: &'a UnitHeader,
     templates: &'a Templates,
+    all_names: &'a Names,
     names: &'a mut NameCache,
     /// `DW_AT_str_offsets_base` of the unit: set once the root has been read.
     pub string_offsets_base: u64,
@@ -159,6 +160,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             dwarf,
             unit,
             templates,
+            all_names: &dwarf.names,
             names,
             string_offsets_base,
             has_long_names: false,
@@ -200,7 +202,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
     /// The names that [`NameId`]s stand for.
     #[must_use]
     pub const fn names(&self) -> &'a Names {
-        &self.dwarf.names
+        self.all_names
     }
 
     /// Whether the unit's bytes are used up.
@@ -250,7 +252,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         };
         if simple.name == SimpleName::Offset {
             let offset = u64::from(simple.name_in::<BIG>(window));
-            name = self.dwarf.names.at_offset(offset, self.has_long_names, self.names);
+            name = self.all_names.at_offset(offset, self.has_long_names, self.names);
         }
         Ok((name, simple.type_in::<BIG>(window), simple.number_in::<BIG>(window)))
     }
@@ -306,7 +308,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         Ok(match op {
             Op::Strp(4) => {
                 let offset = u64::from(self.cursor.u32()?);
-                u64::from(self.dwarf.names.at_offset(offset, self.has_long_names, self.names).0)
+                u64::from(self.all_names.at_offset(offset, self.has_long_names, self.names).0)
             }
             Op::LocalReference(4) => u64::from(self.cursor.u32()?),
             Op::Unsigned(width) => self.cursor.unsigned(width)?,
@@ -330,18 +332,18 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             if zeros != 0 {
                 let length = zeros.trailing_zeros() / 8;
                 self.cursor.position = start + length as usize + 1;
-                return Ok(self.dwarf.names.short(word & ((1 << (8 * length)) - 1)));
+                return Ok(self.all_names.short(word & ((1 << (8 * length)) - 1)));
             }
         }
         let bytes = self.cursor.string()?;
-        Ok(self.dwarf.names.inline(bytes))
+        Ok(self.all_names.inline(bytes))
     }
 
     fn rare_value(&mut self, op: Op) -> Result<u64, DieError> {
         Ok(match op {
             Op::Strp(width) => {
                 let offset = self.cursor.unsigned(width)?;
-                u64::from(self.dwarf.names.at_offset(offset, self.has_long_names, self.names).0)
+                u64::from(self.all_names.at_offset(offset, self.has_long_names, self.names).0)
             }
             Op::LineStrp(width) => {
                 let offset = self.cursor.unsigned(width)?;
@@ -369,8 +371,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
             }
             Op::AltStrp(width) => {
                 let offset = self.cursor.unsigned(width)?;
-                let file = self.file.or(self.dwarf.supplementary.as_ref());
-                file.map_or(0, |file| u64::from(self.dwarf.names.in_other(&file.strings, offset).0))
+                u64::from(self.string_elsewhere(offset).0)
             }
             Op::Preset
             | Op::Unsigned(_)
@@ -465,7 +466,7 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
 
     fn line_string(&self, offset: u64) -> NameId {
         let strings = self.file.map_or(&self.dwarf.line_strings, |file| &file.line_strings);
-        self.dwarf.names.in_other(strings, offset)
+        self.all_names.in_other(strings, offset)
     }
 
     /// A string by its index in the unit's part of `.debug_str_offsets` (DWARF 5, 7.26).
@@ -480,12 +481,23 @@ impl<'a, const BIG: bool> DieReader<'a, BIG> {
         };
         let offsets = self.file.map_or(&self.dwarf.string_offsets, |file| &file.string_offsets);
         let offset = Cursor::<BIG>::new(offsets, place).unsigned(width);
-        if let (Some(file), Ok(offset)) = (self.file, offset) {
-            return self.dwarf.names.in_other(&file.strings, offset);
+        match offset {
+            Err(_) => NameId::NONE,
+            Ok(offset) if self.unit.encoding.is_elsewhere => self.string_elsewhere(offset),
+            Ok(offset) => self.all_names.at_offset(offset, self.has_long_names, self.names),
         }
-        offset.map_or(NameId::NONE, |offset| {
-            self.dwarf.names.at_offset(offset, self.has_long_names, self.names)
-        })
+    }
+
+    /// A string that is not one of those that offsets stand for.
+    fn string_elsewhere(&mut self, offset: u64) -> NameId {
+        let Self { all_names, names, dwarf, .. } = self;
+        match (self.file, &dwarf.own_strings, &dwarf.supplementary) {
+            (Some(file), ..) | (None, None, Some(file)) => {
+                all_names.in_other(&file.strings, offset)
+            }
+            (None, Some(own), _) => names.get(offset, || all_names.in_other(own, offset)),
+            (None, None, None) => NameId::NONE,
+        }
     }
 }
 

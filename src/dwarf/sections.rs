@@ -41,8 +41,10 @@ pub struct Dwarf<'a> {
     pub import_budget: Budget,
     /// `.debug_abbrev`.
     pub abbreviations: Vec<u8>,
-    /// `.debug_str`.
-    pub names: Names,
+    /// The strings of `.debug_str`, and all others.
+    pub names: Arc<Names>,
+    /// `.debug_str` of a member of an archive: members share their names, not their strings.
+    pub own_strings: Option<Vec<u8>>,
     /// `.debug_line_str`.
     pub line_strings: Vec<u8>,
     /// `.debug_str_offsets`.
@@ -74,17 +76,41 @@ impl<'a> Dwarf<'a> {
         base: Option<&Arc<Prepared>>,
         options: &Options,
     ) -> Result<Option<Self>> {
+        let linked = !elf.target().is_relocatable();
+        Self::load_with(elf, symbols, |loader| {
+            Ok((Arc::new(loader.names(linked, base, options)?), None))
+        })
+    }
+
+    /// Reads the DWARF of a member of an archive, all of which share `names`; `None` if there is no
+    /// `.debug_info`.
+    ///
+    /// # Errors
+    /// When a section or unit header is damaged.
+    pub fn load_member(
+        elf: &'a ElfFile,
+        symbols: Option<&SymbolTable>,
+        names: &Arc<Names>,
+    ) -> Result<Option<Self>> {
+        Self::load_with(elf, symbols, |loader| Ok((names.clone(), Some(loader.bytes("str")?))))
+    }
+
+    fn load_with(
+        elf: &'a ElfFile,
+        symbols: Option<&SymbolTable>,
+        names: impl FnOnce(&Loader<'_>) -> Result<(Arc<Names>, Option<Vec<u8>>)> + Send,
+    ) -> Result<Option<Self>> {
         let Some(info_section) = find(elf, "info") else {
             return Ok(None);
         };
         let loader = Loader { layout: relocate::layout(elf), elf, symbols };
-        let linked = !elf.target().is_relocatable();
-        let ((names, info), rest) = rayon::join(
-            || (loader.names(linked, base, options), loader.info(info_section)),
-            || loader.rest(),
-        );
-        let (names, (info, units), rest) = (names?, info?, rest?);
-        let (types, type_units) = loader.types()?;
+        let ((names, info), rest) =
+            rayon::join(|| (names(&loader), loader.info(info_section)), || loader.rest());
+        let ((names, own_strings), (info, mut units), rest) = (names?, info?, rest?);
+        let (types, mut type_units) = loader.types()?;
+        for header in units.iter_mut().chain(&mut type_units) {
+            header.encoding.is_elsewhere = own_strings.is_some();
+        }
         let supplementary = other_file::supplementary(elf)?;
         let [abbreviations, line_strings, string_offsets, addresses] = rest.small;
         let [location_lists, old_location_lists] = rest.lists;
@@ -106,6 +132,7 @@ impl<'a> Dwarf<'a> {
             abbreviation_budget: Budget::for_size(abbreviations.len() as u64),
             abbreviations,
             names,
+            own_strings,
             line_strings,
             string_offsets,
             addresses,

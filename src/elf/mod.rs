@@ -1,8 +1,10 @@
 //! Reads an ELF file: headers, sections, symbols. Takes a path, gives owned pieces; never maps the
 //! file, so that a file cut short under us is an error and not a signal.
 
+mod archive;
 mod compression;
 mod debug_file;
+mod input;
 mod inputs;
 mod links;
 mod packed;
@@ -10,6 +12,7 @@ mod section;
 mod symbols;
 
 use std::fmt;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +22,9 @@ use object::elf::{FileClass, FileHeader32, FileHeader64, FileType, Machine};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 
+pub use archive::{Archive, Member, is_archive};
 pub use debug_file::{DebugFile, find as find_debug_file};
+pub use input::Input;
 pub use links::{Link, build_id_path};
 pub use section::{Section, SectionData};
 pub use symbols::{Symbol, SymbolTable};
@@ -40,6 +45,26 @@ pub enum ElfError {
     /// The file is an archive of ELF files.
     #[error("an archive of files: link them with `ld -r`, or name them one by one")]
     Archive,
+    /// An archive is damaged.
+    #[error("damaged archive: {0}")]
+    DamagedArchive(String),
+    /// A member of an archive cannot be encoded.
+    #[error("its member `{name}`: {source}")]
+    Member {
+        /// Name of the member.
+        name: String,
+        /// What is wrong with it.
+        source: Box<ElfError>,
+    },
+    /// A member of an archive is an ELF file of another type.
+    #[error("not an object file, but one that is linked already")]
+    NotAnObject,
+    /// A member of an archive is for another processor, word size or byte order than the first.
+    #[error("for another processor, word size or byte order than the members before it")]
+    OtherTarget,
+    /// Members of an archive claim more units than can be counted.
+    #[error("more units than can be counted")]
+    TooManyUnits,
     /// A header or table is damaged.
     #[error("damaged ELF file: {0}")]
     Damaged(String),
@@ -103,6 +128,8 @@ pub struct ElfFile {
     file: File,
     /// What comes out of the file, if that is compressed as a whole.
     unpacked: Option<std::fs::File>,
+    /// Where it starts in the file, if that is an archive.
+    start: u64,
     target: Target,
     sections: Vec<Section>,
     /// For each section whether its bytes can change a result.
@@ -129,19 +156,38 @@ impl ElfFile {
             return Err(ElfError::NotAFile);
         }
         let file = File::open(path)?;
+        let whole = 0..file.metadata()?.len();
         let mut unpacked = None;
-        let headers = match read_headers(file.file(), file.metadata()?.len()) {
+        let headers = match read_headers(file.file(), whole) {
             Err(ElfError::NotElf) => {
                 unpacked = packed::unpack(file.file())?;
                 let bytes = unpacked.as_ref().ok_or(ElfError::NotElf)?;
-                read_headers(bytes, bytes.metadata()?.len())
+                read_headers(bytes, 0..bytes.metadata()?.len())
             }
             headers => headers,
         };
-        let (target, sections) = headers?;
+        Ok(Self { unpacked, ..Self::of(path, file, headers?) })
+    }
+
+    /// Opens the ELF file that starts at `offset` of the one at `path`, to be encoded.
+    fn open_part(path: &Path, offset: u64, size: u64) -> Result<Self, ElfError> {
+        let file = File::open(path)?;
+        let headers = read_headers(file.file(), offset..offset.saturating_add(size))?;
+        Ok(Self { start: offset, is_to_be_encoded: true, ..Self::of(path, file, headers) })
+    }
+
+    fn of(path: &Path, file: File, (target, sections): (Target, Vec<Section>)) -> Self {
         let inputs = inputs::of(&sections, target.is_relocatable());
-        let path = path.to_owned();
-        Ok(Self { path, file, unpacked, target, sections, inputs, is_to_be_encoded: false })
+        Self {
+            path: path.to_owned(),
+            file,
+            unpacked: None,
+            start: 0,
+            target,
+            sections,
+            inputs,
+            is_to_be_encoded: false,
+        }
     }
 
     /// Opens `path` to be encoded: of its sections only those may be read that are part of its key,
@@ -210,6 +256,7 @@ impl ElfFile {
     /// # Errors
     /// When the file cannot be read or ends early.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        let offset = self.start.saturating_add(offset);
         self.unpacked.as_ref().unwrap_or(self.file.file()).read_exact_at(buffer, offset)
     }
 
@@ -260,16 +307,22 @@ impl ElfFile {
     }
 }
 
-fn read_headers(file: &std::fs::File, size: u64) -> Result<(Target, Vec<Section>), ElfError> {
+/// Reads the headers of the ELF file that is in `range` of `file`.
+fn read_headers(
+    file: &std::fs::File,
+    range: Range<u64>,
+) -> Result<(Target, Vec<Section>), ElfError> {
     let mut magic = [0; 5];
-    if size < 16 || file.read_exact_at(&mut magic, 0).is_err() || magic[..4] != object::elf::ELFMAG
-    {
+    let size = range.end - range.start;
+    let read = file.read_exact_at(&mut magic, range.start);
+    if size < 16 || read.is_err() || magic[..4] != object::elf::ELFMAG {
         return Err(ElfError::NotElf);
     }
     let cache = ReadCache::new(file);
+    let data = cache.range(range.start, size);
     match FileClass(magic[4]) {
-        object::elf::ELFCLASS32 => read_class::<FileHeader32<Endianness>, _>(&cache, size),
-        object::elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, _>(&cache, size),
+        object::elf::ELFCLASS32 => read_class::<FileHeader32<Endianness>, _>(data, size),
+        object::elf::ELFCLASS64 => read_class::<FileHeader64<Endianness>, _>(data, size),
         class => Err(ElfError::Damaged(format!("unknown class {class}"))),
     }
 }

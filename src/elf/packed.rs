@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use lzma_rust2::XzReader;
 
 use super::ElfError;
+use super::archive::is_magic;
 use crate::zstd_frames::Frames;
 
 /// How large a file may get: so much, and so many times its size. Modules shrink to a third or a
@@ -25,10 +26,10 @@ enum Method {
     Zstd,
 }
 
-fn method_of(magic: [u8; 6]) -> Option<Method> {
+fn method_of(magic: [u8; 8]) -> Option<Method> {
     match magic {
         [0x1f, 0x8b, ..] => Some(Method::Gzip),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some(Method::Xz),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Method::Xz),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Method::Zstd),
         _ => None,
     }
@@ -39,11 +40,11 @@ fn method_of(magic: [u8; 6]) -> Option<Method> {
 /// # Errors
 /// When it is damaged, or becomes larger than any module; or when it is an archive.
 pub(super) fn unpack(file: &File) -> Result<Option<File>, ElfError> {
-    let mut magic = [0; 6];
+    let mut magic = [0; 8];
     if file.read_exact_at(&mut magic, 0).is_err() {
         return Ok(None);
     }
-    if matches!(&magic, b"!<arch" | b"!<thin") {
+    if is_magic(&magic) {
         return Err(ElfError::Archive);
     }
     let Some(method) = method_of(magic) else {

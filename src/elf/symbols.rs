@@ -15,6 +15,8 @@ pub struct Symbol {
     name: u32,
     /// `st_info & 15`: `STT_FUNC`, `STT_OBJECT`...
     pub kind: SymbolType,
+    /// Whether only its own file knows it.
+    pub is_local: bool,
     /// Index of the section it is defined in, extended; 0 if undefined. Special indices
     /// (`SHN_ABS`...) as they are.
     pub section: u32,
@@ -36,6 +38,12 @@ impl SymbolTable {
     #[must_use]
     pub fn symbols(&self) -> &[Symbol] {
         &self.symbols
+    }
+
+    /// Whether there is no table.
+    #[must_use]
+    pub const fn is_absent(&self) -> bool {
+        self.symbols.is_empty() && self.strings.is_empty()
     }
 
     /// The name of `symbol`, at most [`MAX_NAME`] bytes of it; empty if it lies outside the strings.
@@ -118,7 +126,7 @@ impl Layout {
             0xffff => self.extended_index(extended, number),
             index => u32::from(index),
         };
-        Symbol { name, kind: SymbolType(info & 15), section, value, size }
+        Symbol { name, kind: SymbolType(info & 15), is_local: info >> 4 == 0, section, value, size }
     }
 
     fn u16(self, entry: &[u8], at: usize) -> u16 {

@@ -133,6 +133,8 @@ pub struct Fragment {
 pub struct Decoder<'a> {
     dwarf: &'a Dwarf<'a>,
     options: &'a Options,
+    /// What is added to the numbers of units.
+    first_unit: u32,
     passing: Passing,
     well_known: WellKnown,
     /// The classes of all units decoded so far.
@@ -141,6 +143,16 @@ pub struct Decoder<'a> {
     pub notes: Notes,
     listed: aliases::Listed,
     scratch: Scratch,
+}
+
+/// What a decoder has learnt, for one that goes on with another file of the same names.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The classes of all units decoded so far.
+    pub pool: Pool,
+    /// What could not be expressed.
+    pub notes: Notes,
+    listed: aliases::Listed,
 }
 
 /// Names that the encoder itself looks for.
@@ -247,6 +259,7 @@ impl<'a> Decoder<'a> {
         Self {
             dwarf,
             options,
+            first_unit: 0,
             passing: Passing::of(target.machine, target.address_size()),
             well_known: WellKnown {
                 int: dwarf.names.inline(b"int"),
@@ -259,6 +272,25 @@ impl<'a> Decoder<'a> {
             listed: aliases::Listed::default(),
             scratch: Scratch::default(),
         }
+    }
+
+    /// A decoder that knows already what another one has learnt. Numbers of units start at `first_unit`.
+    #[must_use]
+    pub fn resume(
+        dwarf: &'a Dwarf<'a>,
+        options: &'a Options,
+        first_unit: u32,
+        known: Known,
+    ) -> Self {
+        let Known { pool, notes, listed } = known;
+        Self { first_unit, pool, notes, listed, ..Self::new(dwarf, options) }
+    }
+
+    /// What it has learnt.
+    #[must_use]
+    pub fn into_known(self) -> Known {
+        let Self { pool, notes, listed, .. } = self;
+        Known { pool, notes, listed }
     }
 
     /// Decodes the unit at this place in the file; `None` if the options leave it out.
@@ -285,6 +317,7 @@ impl<'a> Decoder<'a> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut buffer = std::mem::take(&mut scratch.bytes);
         let place = UnitPlace { space: Space::Info, index: unit };
+        let unit = self.first_unit + unit;
         let subject = Subject { unit, place, header, skeleton: None };
         let view = View { dwarf: self.dwarf, split: None };
         let result = self.decode_bytes::<BIG>(subject, view, &mut scratch, &mut buffer);

@@ -1,5 +1,6 @@
 //! Kernel functions listed in the sets of `.BTF_ids` (spec/encoding section 6).
 
+use super::object::Kfunc;
 use crate::elf::{ElfError, ElfFile, Section, SymbolTable};
 
 const SET_PREFIX: &[u8] = b"__BTF_ID__set8__";
@@ -9,11 +10,14 @@ const KFUNC_SET: u32 = 1;
 
 /// Name and flags of every kfunc, in symbol order: a later entry of a name wins. The section's bytes
 /// are in `main` if `elf` is a debug file that has none.
-pub(super) fn collect(
+///
+/// # Errors
+/// When the section cannot be read or a set lies outside of it.
+pub fn collect(
     elf: &ElfFile,
     main: &ElfFile,
     symbols: &SymbolTable,
-) -> Result<Vec<(Vec<u8>, u32)>, ElfError> {
+) -> Result<Vec<Kfunc>, ElfError> {
     let Some(index) = elf.sections().iter().position(|section| section.name == b".BTF_ids") else {
         return Ok(Vec::new());
     };

@@ -4,9 +4,12 @@
 mod functions;
 mod kfuncs;
 mod matching;
+mod object;
 mod symbols;
 mod variables;
 
 pub use functions::{Chosen, Selection, functions};
+pub use kfuncs::collect as kfuncs;
+pub use object::{Kfunc, Kfuncs, Object, Objects};
 pub use symbols::FunctionTable;
 pub use variables::{Chosen as ChosenVariables, Placed, variables};

@@ -4,8 +4,8 @@ use hashbrown::HashMap;
 use object::elf::STT_FUNC;
 use rayon::prelude::*;
 
-use super::kfuncs;
-use crate::elf::{ElfError, ElfFile, SymbolTable};
+use super::object::Object;
+use crate::elf::{ElfError, Symbol};
 
 /// Index of a group of symbols with one base name.
 pub type GroupId = u32;
@@ -62,10 +62,18 @@ pub struct FunctionTable<'a> {
 }
 
 impl<'a> FunctionTable<'a> {
-    /// Groups the function symbols of `symbols`; undefined ones take part.
+    /// Groups the function symbols of `objects`; undefined ones take part.
     #[must_use]
-    pub fn new(symbols: &'a SymbolTable) -> Self {
-        let functions = || symbols.symbols().iter().filter(|symbol| symbol.kind == STT_FUNC);
+    pub fn new(objects: &[Object<'a>]) -> Self {
+        let of_object = |(object, number): (&Object<'a>, u64)| {
+            let number = (objects.len() > 1).then_some(number);
+            let symbols = object.symbols;
+            symbols.symbols().iter().map(move |symbol| (symbols, symbol, number))
+        };
+        let functions = || {
+            let all = objects.iter().zip(1..).flat_map(of_object);
+            all.filter(|(_, symbol, _)| symbol.kind == STT_FUNC)
+        };
         let count = functions().count();
         let mut table = Self {
             groups: Vec::with_capacity(count),
@@ -73,7 +81,7 @@ impl<'a> FunctionTable<'a> {
             by_name: HashMap::with_capacity(count),
         };
         let mut found: Vec<(GroupId, FunctionSymbol<'a>)> = Vec::with_capacity(count);
-        for symbol in functions() {
+        for (symbols, symbol, number) in functions() {
             let name = symbols.name(symbol);
             let suffix = suffix_of(name);
             if contains(suffix, b".cold") || contains(suffix, b".part") {
@@ -86,7 +94,7 @@ impl<'a> FunctionTable<'a> {
                 table.groups.push(Group { base, symbols: (0, 0), kfunc_flags: None });
             }
             table.groups[group as usize].symbols.1 += 1;
-            found.push((group, FunctionSymbol { name, address: symbol.value }));
+            found.push((group, FunctionSymbol { name, address: address_of(symbol, number) }));
         }
         table.place(&found);
         table
@@ -122,20 +130,14 @@ impl<'a> FunctionTable<'a> {
         groups.max_by_key(|(_, group)| group.base).map(|(index, _)| index as GroupId)
     }
 
-    /// Marks the kfuncs that `.BTF_ids` lists (6.1 to 6.3), of `elf`, which may be the debug file of
-    /// `main`.
+    /// Marks the kfuncs that `.BTF_ids` of `object` lists (6.1 to 6.3).
     ///
     /// # Errors
     /// When the section cannot be read or a set lies outside of it.
-    pub fn mark_kfuncs(
-        &mut self,
-        elf: &ElfFile,
-        main: &ElfFile,
-        symbols: &SymbolTable,
-    ) -> Result<(), ElfError> {
-        for (name, flags) in kfuncs::collect(elf, main, symbols)? {
+    pub fn mark_kfuncs(&mut self, object: &Object<'_>) -> Result<(), ElfError> {
+        for (name, flags) in &*object.kfuncs()? {
             if let Some(&group) = self.by_name.get(name.as_slice()) {
-                self.groups[group as usize].kfunc_flags = Some(flags);
+                self.groups[group as usize].kfunc_flags = Some(*flags);
             }
         }
         Ok(())
@@ -163,6 +165,19 @@ impl<'a> FunctionTable<'a> {
             })
         });
         keyed.into_iter().map(|entry| entry.1).collect()
+    }
+}
+
+/// Where a function is; `number` is that of its object, if there are several. Addresses of several
+/// objects say nothing together: what is local to one is told from that of another, and what is not
+/// is one function.
+fn address_of(symbol: &Symbol, number: Option<u64>) -> u64 {
+    const FAR: u32 = 40;
+    match number {
+        None => symbol.value,
+        Some(_) if symbol.section == 0 => 0,
+        Some(_) if !symbol.is_local => 1,
+        Some(number) => symbol.value.wrapping_add(number << FAR),
     }
 }
 

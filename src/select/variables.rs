@@ -3,7 +3,8 @@
 use hashbrown::HashSet;
 use object::elf::{SHF_ALLOC, SHT_NOBITS, SHT_PROGBITS, STT_OBJECT};
 
-use crate::elf::{ElfFile, SymbolTable};
+use super::object::{Object, Objects, with_fragments};
+use crate::elf::SymbolTable;
 use crate::fragment::{Fragment, VariableUse};
 use crate::names::Names;
 use crate::options::{Feature, Options};
@@ -15,7 +16,7 @@ const MAX_NAME: usize = 128;
 /// A variable's place.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
-    /// Index of the section.
+    /// Index of the section, counted through all objects.
     pub section: u32,
     /// Offset in the section.
     pub offset: u32,
@@ -54,31 +55,32 @@ pub enum VariableError {
 /// Without `encode_force`, at the first variable that BTF cannot express.
 pub fn variables(
     fragments: &[Fragment],
-    names: &Names,
-    elf: &ElfFile,
-    symbols: &SymbolTable,
-    addresses: &[u64],
+    objects: &Objects<'_>,
     options: &Options,
 ) -> Result<Chosen, VariableError> {
-    let sections = Candidates::of(elf, addresses, options);
-    let chooser = Chooser { names, options, objects: objects(symbols, &sections), sections };
     let mut chosen = Chosen::default();
-    for fragment in fragments {
-        let mut own = Vec::new();
-        for (index, variable) in fragment.variables.iter().enumerate() {
-            if let Some(place) = chooser.place(variable, &mut chosen.skips)? {
-                own.push(index as u32);
-                chosen.places.push(place);
+    for (object, fragments) in with_fragments(&objects.all, fragments) {
+        let sections = Candidates::of(object, options);
+        let symbols = data_symbols(object.symbols, &sections);
+        let chooser = Chooser { names: objects.names, options, symbols, sections };
+        for fragment in fragments {
+            let mut own = Vec::new();
+            for (index, variable) in fragment.variables.iter().enumerate() {
+                if let Some(place) = chooser.place(variable, &mut chosen.skips)? {
+                    own.push(index as u32);
+                    let section = object.first_section + place.section;
+                    chosen.places.push(Placed { section, ..place });
+                }
             }
+            chosen.by_fragment.push(own);
         }
-        chosen.by_fragment.push(own);
     }
     Ok(chosen)
 }
 
 /// Names of data symbols, with their section: only these confirm a variable at offset 0, where
 /// the ones of discarded sections seem to be (5.3 rule 7).
-fn objects<'a>(symbols: &'a SymbolTable, sections: &Candidates) -> HashSet<(u32, &'a [u8])> {
+fn data_symbols<'a>(symbols: &'a SymbolTable, sections: &Candidates) -> HashSet<(u32, &'a [u8])> {
     let wanted = sections.sections.iter().filter(|section| section.is_wanted);
     let wanted: Vec<u32> = wanted.map(|section| section.index).collect();
     let objects = symbols.symbols().iter().filter(|symbol| symbol.kind == STT_OBJECT);
@@ -99,11 +101,11 @@ struct Candidate {
 }
 
 impl Candidates {
-    fn of(elf: &ElfFile, addresses: &[u64], options: &Options) -> Self {
+    fn of(object: &Object<'_>, options: &Options) -> Self {
         let all = options.features.has(Feature::GlobalVar);
         let percpu = options.features.has(Feature::Var);
         let mut sections = Vec::new();
-        for (index, section) in elf.sections().iter().enumerate().skip(1) {
+        for (index, section) in object.sections.iter().enumerate().skip(1) {
             // What is not loaded has no address; its header says 0, where per-CPU variables of
             // x86-64 kernels before 6.15 are.
             let is_loaded = section.flags.0 & SHF_ALLOC.0 != 0;
@@ -112,7 +114,7 @@ impl Candidates {
                 let is_percpu = section.name == b".data..percpu";
                 sections.push(Candidate {
                     index: index as u32,
-                    start: addresses[index],
+                    start: object.addresses[index],
                     size: section.size,
                     is_wanted: all || (percpu && is_percpu),
                 });
@@ -137,7 +139,7 @@ impl Candidates {
 struct Chooser<'a> {
     names: &'a Names,
     options: &'a Options,
-    objects: HashSet<(u32, &'a [u8])>,
+    symbols: HashSet<(u32, &'a [u8])>,
     sections: Candidates,
 }
 
@@ -156,7 +158,7 @@ impl Chooser<'_> {
         let offset = variable.address - section.start;
         let mut buffer = [0; 4];
         let name = self.names.bytes(variable.name, &mut buffer);
-        if offset == 0 && !self.objects.contains(&(section.index, name)) {
+        if offset == 0 && !self.symbols.contains(&(section.index, name)) {
             return Ok(None);
         }
         let is_forced = self.options.features.has(Feature::EncodeForce);

@@ -3,11 +3,11 @@
 
 use std::io;
 
-use btfcache_schema::{CHUNK_SIZE, Key, KeyHasher, Purpose};
+use btfcache_schema::{CHUNK_SIZE, Fields, Key, KeyHasher, Purpose, Tag};
 use rayon::prelude::*;
 
 use super::keys::content_fields;
-use crate::elf::{ElfFile, Section};
+use crate::elf::{ElfFile, Input, Member, Section};
 
 /// How much is read at once: small enough to stay in a processor's own cache until it is hashed.
 const BUFFER_SIZE: usize = 128 << 10;
@@ -20,6 +20,22 @@ pub fn content_key(elf: &ElfFile) -> io::Result<Key> {
     let digests = section_digests(elf)?;
     let mut hasher = KeyHasher::new(Purpose::Content);
     content_fields(elf, &digests, &mut hasher);
+    Ok(hasher.finish())
+}
+
+/// The key of the contents of `input`: of an archive, that of its members, wherever they are.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn input_key(input: &Input) -> io::Result<Key> {
+    let archive = match input {
+        Input::File(elf) => return content_key(elf),
+        Input::Archive(archive) => archive,
+    };
+    let key = |member: &Member| content_key(&member.open().map_err(io::Error::other)?);
+    let keys: io::Result<Vec<Key>> = archive.members().par_iter().map(key).collect();
+    let mut hasher = KeyHasher::new(Purpose::Content);
+    keys?.iter().for_each(|key| hasher.key(Tag::Content, key));
     Ok(hasher.finish())
 }
 

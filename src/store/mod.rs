@@ -34,7 +34,7 @@ mod transfer;
 
 pub use cache::{Cache, Lookup, Stored};
 pub use directory::Directory;
-pub use file_key::{content_key, section_digests};
+pub use file_key::{content_key, input_key, section_digests};
 pub use fingerprint::Fingerprint;
 pub use gc::{Collected, Limits, Usage};
 pub use keys::{content_fields, result_fields};

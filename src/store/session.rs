@@ -16,7 +16,7 @@ use super::keys::result_fields;
 use super::runs::artifact_name;
 use super::{Cache, Fingerprint, Lookup, Problem, Reason, Stored};
 use crate::base::Prepared;
-use crate::elf::ElfFile;
+use crate::elf::Input;
 use crate::options::Options;
 use crate::settings::Settings;
 
@@ -240,29 +240,29 @@ struct Content {
 }
 
 impl Ticket {
-    /// The ticket, if all that was made of `elf` was made of what was hashed: to be asked before the
+    /// The ticket, if all that was made of `input` was made of what was hashed: to be asked before the
     /// result is put into it. `hash` makes its key again where its times cannot tell.
     #[must_use]
-    pub fn confirm(self, elf: &ElfFile, hash: impl FnOnce() -> io::Result<Key>) -> Option<Self> {
+    pub fn confirm(self, input: &Input, hash: impl FnOnce() -> io::Result<Key>) -> Option<Self> {
         let is_unchanged =
-            self.keyed.as_ref().is_some_and(|keyed| is_unchanged(&keyed.content, elf, hash));
+            self.keyed.as_ref().is_some_and(|keyed| is_unchanged(&keyed.content, input, hash));
         is_unchanged.then_some(self)
     }
 }
 
 impl Inquiry<'_> {
-    /// Looks for the result of `elf` with `options` and upon `base`; `hash` makes the key of its
+    /// Looks for the result of `input` with `options` and upon `base`; `hash` makes the key of its
     /// contents if the file must be read for that.
     pub fn find(
         &mut self,
-        elf: &ElfFile,
+        input: &Input,
         options: &Options,
         base: Option<BaseAsked<'_>>,
         hash: impl FnOnce() -> io::Result<Key>,
     ) -> Answer {
         let session = self.session;
         // If a file cannot be hashed, whoever decodes it will say what is wrong with it.
-        let content = session.cache.as_ref().and_then(|cache| self.content(cache, elf, hash));
+        let content = session.cache.as_ref().and_then(|cache| self.content(cache, input, hash));
         let (Some(cache), Some(content)) = (&session.cache, content) else {
             return self.miss(Counter::MissesUnusable, Ticket::default());
         };
@@ -297,17 +297,18 @@ impl Inquiry<'_> {
         }
     }
 
-    /// The contents of `elf`, by its times or by its bytes. `None` if it changes while it is read.
+    /// The contents of `input`, by its times or by its bytes. `None` if it changes while it is read.
     fn content(
         &mut self,
         cache: &Cache,
-        elf: &ElfFile,
+        input: &Input,
         hash: impl FnOnce() -> io::Result<Key>,
     ) -> Option<Content> {
-        let print = Fingerprint::of(&elf.metadata().ok()?);
+        let print = Fingerprint::of(&input.metadata().ok()?);
         let now = SystemTime::now();
-        let shows_changes = print.shows_changes(now);
-        if self.session.trusts_times() {
+        let shows_changes = input.is_one_file() && print.shows_changes(now);
+        let trusts_times = input.is_one_file() && self.session.trusts_times();
+        if trusts_times {
             let found_by = Counter::HitsByStat;
             match cache.known_content(&print, Purpose::Content) {
                 Lookup::Known(key) => return Some(Content { key, print, shows_changes, found_by }),
@@ -316,10 +317,10 @@ impl Inquiry<'_> {
             }
         }
         let key = hash().ok()?;
-        if Fingerprint::of(&elf.metadata().ok()?) != print {
+        if Fingerprint::of(&input.metadata().ok()?) != print {
             return None;
         }
-        if print.is_at_rest(now) && self.session.trusts_times() && !cache.is_read_only() {
+        if print.is_at_rest(now) && trusts_times && !cache.is_read_only() {
             let remembered = cache.remember(&print, Purpose::Content, key);
             self.note(remembered);
         }
@@ -445,9 +446,10 @@ impl Drop for Inquiry<'_> {
     }
 }
 
-/// Whether `elf` is still what the key was made of.
-fn is_unchanged(content: &Content, elf: &ElfFile, hash: impl FnOnce() -> io::Result<Key>) -> bool {
-    let is_same = elf.metadata().is_ok_and(|metadata| Fingerprint::of(&metadata) == content.print);
+/// Whether `input` is still what the key was made of.
+fn is_unchanged(content: &Content, input: &Input, hash: impl FnOnce() -> io::Result<Key>) -> bool {
+    let is_same =
+        input.metadata().is_ok_and(|metadata| Fingerprint::of(&metadata) == content.print);
     is_same && (content.shows_changes || hash().is_ok_and(|key| key == content.key))
 }
 

@@ -346,10 +346,10 @@ fn the_result_of_a_file_that_changed_is_not_kept() {
     use std::io::Write as _;
 
     use btfcache::config::Environment;
-    use btfcache::elf::ElfFile;
+    use btfcache::elf::Input;
     use btfcache::options::Options;
     use btfcache::settings::{ConfigFile, Flags, Name, Settings};
-    use btfcache::store::{Session, content_key};
+    use btfcache::store::{Session, input_key};
     use btfcache_schema::ResultRecord;
 
     let Some(bench) = Bench::new("the_result_of_a_file_that_changed_is_not_kept") else { return };
@@ -358,17 +358,18 @@ fn the_result_of_a_file_that_changed_is_not_kept() {
     let settings = Settings::of(&flags, &Environment::default(), ConfigFile::default());
     let session = Session::open(&settings);
     for (changes, count) in [(true, 0), (false, 1)] {
-        let elf = ElfFile::open(&bench.path("program")).unwrap();
-        let mut inquiry = session.inquire(elf.path());
-        let answer = inquiry.find(&elf, &Options::default(), None, || content_key(&elf));
+        let path = bench.path("program");
+        let input = Input::open(&path).unwrap();
+        let mut inquiry = session.inquire(&path);
+        let answer = inquiry.find(&input, &Options::default(), None, || input_key(&input));
         assert!(answer.hit.is_none());
         inquiry.made(None);
         if changes {
-            let mut file = fs::File::options().append(true).open(elf.path()).unwrap();
+            let mut file = fs::File::options().append(true).open(&path).unwrap();
             file.write_all(b"more").unwrap();
         }
         let record = ResultRecord { btf: b"types".to_vec(), ..ResultRecord::default() };
-        let ticket = answer.ticket.confirm(&elf, || content_key(&elf));
+        let ticket = answer.ticket.confirm(&input, || input_key(&input));
         ticket.into_iter().for_each(|ticket| inquiry.keep(ticket, record.clone(), None));
         drop(inquiry);
         assert_eq!(session.cache().unwrap().usage().entries, count);
@@ -378,12 +379,13 @@ fn the_result_of_a_file_that_changed_is_not_kept() {
         .unwrap()
         .set_modified(std::time::SystemTime::now())
         .unwrap();
-    let elf = ElfFile::open(&bench.path("program")).unwrap();
-    let mut inquiry = session.inquire(elf.path());
+    let path = bench.path("program");
+    let input = Input::open(&path).unwrap();
+    let mut inquiry = session.inquire(&path);
     let options = Options { compat_pahole: true, ..Options::default() };
-    let answer = inquiry.find(&elf, &options, None, || content_key(&elf));
+    let answer = inquiry.find(&input, &options, None, || input_key(&input));
     let other = || Ok(btfcache_schema::Key([1; 32]));
-    assert!(answer.ticket.confirm(&elf, other).is_none());
+    assert!(answer.ticket.confirm(&input, other).is_none());
     assert_eq!(session.cache().unwrap().usage().entries, 1);
     assert!(session.warning().is_none());
 }

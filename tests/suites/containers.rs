@@ -101,24 +101,6 @@ fn modules_that_become_too_large() {
     }
 }
 
-#[test]
-fn archives_are_refused_with_what_to_do() {
-    let test = "containers::archives_are_refused_with_what_to_do";
-    let folder = TempDir::new().unwrap();
-    let write = |name: &str| fs::write(folder.path().join(name), "int one;").unwrap();
-    write("one.c");
-    let Some(ran) = run(test, folder.path(), "gcc", &["-g", "-c", "one.c"]) else { return };
-    assert!(ran.status.success(), "{ran:?}");
-    for flags in ["rcs", "rcsT"] {
-        let _ = fs::remove_file(folder.path().join("all.a"));
-        let Some(ran) = run(test, folder.path(), "ar", &[flags, "all.a", "one.o"]) else { return };
-        assert!(ran.status.success(), "{ran:?}");
-        let bytes = fs::read(folder.path().join("all.a")).unwrap();
-        let ran = Test::new().file("all.a", &bytes).args("encode all.a -o out.btf").fails(2);
-        ran.stderr_has("an archive of files: link them with `ld -r`").absent("out.btf");
-    }
-}
-
 /// Section numbers beyond 65 279 stand elsewhere than others, in headers and in symbols.
 #[test]
 fn more_sections_than_16_bits_count() {
