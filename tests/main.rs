@@ -18,6 +18,7 @@ mod suites {
     mod kinds;
     mod languages;
     mod other_files;
+    mod other_languages;
     mod pahole_cli;
     mod split;
     mod together;

@@ -48,6 +48,8 @@ pub enum DieKind {
     Enumerator,
     /// `DW_TAG_subroutine_type`.
     SubroutineType,
+    /// `DW_TAG_string_type`, `DW_TAG_set_type`, `DW_TAG_file_type`: BTF knows no such type.
+    Opaque,
     /// `DW_TAG_unspecified_type`.
     Unspecified,
     /// `DW_TAG_member`.
@@ -64,7 +66,7 @@ pub enum DieKind {
     Variable,
     /// `DW_TAG_lexical_block`, `DW_TAG_inlined_subroutine`: code that may hold types.
     Block,
-    /// `DW_TAG_namespace`.
+    /// `DW_TAG_namespace`, `DW_TAG_module`.
     Namespace,
     /// `DW_TAG_LLVM_annotation`.
     Annotation,
@@ -116,7 +118,8 @@ fn kind_of(tag: DwTag) -> DieKind {
         dw::DW_TAG_atomic_type
         | dw::DW_TAG_immutable_type
         | dw::DW_TAG_packed_type
-        | dw::DW_TAG_shared_type => DieKind::Transparent,
+        | dw::DW_TAG_shared_type
+        | dw::DW_TAG_dynamic_type => DieKind::Transparent,
         dw::DW_TAG_typedef => DieKind::Typedef,
         dw::DW_TAG_array_type => DieKind::Array,
         dw::DW_TAG_subrange_type => DieKind::Subrange,
@@ -126,6 +129,7 @@ fn kind_of(tag: DwTag) -> DieKind {
         dw::DW_TAG_enumeration_type => DieKind::Enumeration,
         dw::DW_TAG_enumerator => DieKind::Enumerator,
         dw::DW_TAG_subroutine_type => DieKind::SubroutineType,
+        dw::DW_TAG_string_type | dw::DW_TAG_set_type | dw::DW_TAG_file_type => DieKind::Opaque,
         dw::DW_TAG_unspecified_type => DieKind::Unspecified,
         dw::DW_TAG_member => DieKind::Member,
         dw::DW_TAG_inheritance => DieKind::Inheritance,
@@ -134,7 +138,7 @@ fn kind_of(tag: DwTag) -> DieKind {
         dw::DW_TAG_subprogram => DieKind::Subprogram,
         dw::DW_TAG_variable => DieKind::Variable,
         dw::DW_TAG_lexical_block | dw::DW_TAG_inlined_subroutine => DieKind::Block,
-        dw::DW_TAG_namespace => DieKind::Namespace,
+        dw::DW_TAG_namespace | dw::DW_TAG_module => DieKind::Namespace,
         dw::DW_TAG_imported_unit => DieKind::ImportedUnit,
         LLVM_ANNOTATION => DieKind::Annotation,
         GNU_ANNOTATION => DieKind::GnuAnnotation,
@@ -294,8 +298,12 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
         K::Pointer => matches!(slot, S::Type | S::GnuAnnotation),
         K::Reference | K::Const | K::Volatile | K::Restrict | K::Transparent => slot == S::Type,
         K::Typedef => matches!(slot, S::Name | S::Type | S::Specification | S::GnuAnnotation),
-        K::Array | K::SubroutineType => slot == S::Type,
-        K::Subrange => matches!(slot, S::UpperBound | S::UpperBoundOther | S::Count),
+        K::Array => slot == S::Type,
+        K::SubroutineType => matches!(slot, S::Type | S::ByteSize),
+        K::Subrange => {
+            matches!(slot, S::Type | S::UpperBound | S::UpperBoundOther | S::Count)
+        }
+        K::Opaque => slot == S::ByteSize,
         K::Struct | K::Class | K::Union => matches!(
             slot,
             S::Name

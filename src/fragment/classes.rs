@@ -4,7 +4,7 @@
 //! need no class, see `pool`), so types are visited depth first. A cycle of structural references
 //! does not occur in C; it is cut at a typedef by name, or with void.
 
-use super::local::{Local, LocalType, Shape, TypeIndex, UNKNOWN};
+use super::local::{Local, LocalType, MAX_CHAIN, Shape, TypeIndex, UNKNOWN};
 use super::notes::{Note, Notes};
 use crate::btf::kind::{Info, Kind, kind_of, map_refs};
 use crate::dwarf::die::{DieRef, FOREIGN};
@@ -17,9 +17,14 @@ use crate::pool::{ClassId, Namespace, Pool, Ref, Target, key_of};
 const WAITING: u32 = u32::MAX - 1;
 /// Stands for the class of a type that has none.
 const NO_CLASS: ClassId = ClassId(u32::MAX);
+/// An array of fewer elements is taken to be smaller than 4 GiB: its elements would have more than 1 MiB.
+const MANY: u32 = 1 << 12;
 /// How far back on the stack the start of a cycle is looked for. Longer ones are only made to waste
 /// time, and are cut with void.
 const MAX_CYCLE: usize = 4096;
+
+/// What stands for `...` in a prototype.
+const ELLIPSIS: [u32; 2] = [0, Ref::VOID.0];
 
 /// What the types of one unit became. Reused from unit to unit.
 #[derive(Debug, Default)]
@@ -40,6 +45,7 @@ impl Classes {
         copy_specified_names(local, notes, base);
         sign_foreign_enums(local);
         place_old_bitfields(local);
+        measure_unsized_types(local);
         self.reset(local);
         // Structs last: their members refer to pointers and arrays that come later as often as not,
         // while those mostly lead to named types, which need not be waited for.
@@ -138,9 +144,14 @@ impl Classes {
             Shape::Array if words.len() == 5 => {
                 let element = known.reference(words[3]);
                 let record = [0, words[1], 0, element, Ref::INDEX.0, words[4]];
-                (element < WAITING && element != Ref::VOID.0).then(|| pool.intern(&record))
+                let is_usual = element < WAITING && element != Ref::VOID.0 && words[4] < MANY;
+                is_usual.then(|| pool.intern(&record))
             }
-            Shape::Void | Shape::Alias | Shape::Array | Shape::TaggedPointer => None,
+            Shape::Void
+            | Shape::Alias
+            | Shape::Array
+            | Shape::FunctionValue
+            | Shape::TaggedPointer => None,
         };
         class.inspect(|&class| self.set(index, class)).is_some()
     }
@@ -201,13 +212,17 @@ impl Classes {
             Shape::Alias => record[0] = resolve(record[0]),
             Shape::Array => record[3] = resolve(record[3]),
             Shape::TaggedPointer => record[2] = resolve(record[2]),
-            Shape::Plain | Shape::Target | Shape::Members | Shape::Prototype => {
+            Shape::Plain
+            | Shape::Target
+            | Shape::Members
+            | Shape::Prototype
+            | Shape::FunctionValue => {
                 map_refs(&mut record, resolve);
             }
         }
         self.record = record;
         if self.stack.len() == waiting {
-            self.complete(index, ty, pool, notes, at);
+            self.complete(index, local, pool, notes, at);
         }
     }
 
@@ -270,11 +285,12 @@ impl Classes {
     fn complete(
         &mut self,
         index: TypeIndex,
-        ty: LocalType,
+        local: &Local,
         pool: &mut Pool,
         notes: &mut Notes,
         at: u64,
     ) {
+        let ty = local.types[index as usize];
         match ty.shape {
             Shape::Void => {}
             Shape::Alias => self.refs[index as usize] = self.record[0],
@@ -285,7 +301,19 @@ impl Classes {
                 let class = pool.intern(&self.record);
                 self.set(index, class);
             }
-            Shape::Plain | Shape::Target | Shape::Prototype => {
+            Shape::Prototype | Shape::FunctionValue => {
+                if end_at_void(&mut self.record) {
+                    notes.add(Note::Void, at);
+                }
+                let mut class = pool.intern(&self.record);
+                if ty.shape == Shape::FunctionValue {
+                    self.extra.push((index, class));
+                    let info = Info::new(Kind::Ptr, 0, false);
+                    class = pool.intern(&[0, info.0, Ref::class(class).0]);
+                }
+                self.set(index, class);
+            }
+            Shape::Plain | Shape::Target => {
                 let class = pool.intern(&self.record);
                 self.set(index, class);
             }
@@ -293,7 +321,12 @@ impl Classes {
                 notes.add(Note::Void, at);
                 self.refs[index as usize] = Ref::VOID.0;
             }
-            Shape::Array => self.complete_array(index, pool),
+            Shape::Array => {
+                if self.bound_array(ty, local) {
+                    notes.add(Note::HugeArray, at);
+                }
+                self.complete_array(index, pool);
+            }
             Shape::TaggedPointer => self.complete_tagged(index, ty, pool),
         }
     }
@@ -304,6 +337,21 @@ impl Classes {
         if matches!(*reference, UNKNOWN | WAITING) {
             *reference = Ref::class(class).0;
         }
+    }
+
+    /// Takes elements from an array of 4 GiB or more until it is smaller: the kernel refuses it.
+    /// Returns whether it was that large.
+    fn bound_array(&mut self, ty: LocalType, local: &Local) -> bool {
+        let mut size = size_of(local, local.record(ty)[3]);
+        let mut is_huge = false;
+        for count in self.record[4..].iter_mut().rev() {
+            if u64::from(*count).saturating_mul(size) > u64::from(u32::MAX) {
+                *count = (u64::from(u32::MAX) / size) as u32;
+                is_huge = true;
+            }
+            size = size.saturating_mul((*count).into());
+        }
+        is_huge
     }
 
     /// One ARRAY per dimension, innermost first (2.3.4).
@@ -387,12 +435,14 @@ impl Known<'_> {
         let (parameters, _) = words[3..].as_chunks::<2>();
         let (places, _) = record[3..].as_chunks_mut::<2>();
         let mut is_known = result < WAITING;
+        let mut void_count = 0;
         for (place, &[name, ty]) in places.iter_mut().zip(parameters) {
             let ty = self.reference(ty);
             is_known &= ty < WAITING;
+            void_count += usize::from(ty == Ref::VOID.0);
             *place = [name, ty];
         }
-        is_known
+        is_known && (void_count == 0 || void_count == 1 && places.last() == Some(&ELLIPSIS))
     }
 }
 
@@ -448,6 +498,20 @@ fn leave_out_void_members(record: &mut Vec<u32>) -> bool {
     is_shorter
 }
 
+/// There are no parameters of type void in BTF: for one of them the kernel refuses everything. From the
+/// first on the parameters of a prototype are unknown, as after `...`. Returns whether there was any.
+pub(super) fn end_at_void(record: &mut Vec<u32>) -> bool {
+    let parameters = record[3..].as_chunks::<2>().0;
+    let first = parameters.iter().position(|parameter| parameter[1] == Ref::VOID.0);
+    let Some(first) = first.filter(|&first| parameters[first..] != [ELLIPSIS]) else {
+        return false;
+    };
+    record.truncate(3 + 2 * first);
+    record.extend(ELLIPSIS);
+    record[1] = Info::new(Kind::FuncProto, first as u32 + 1, false).0;
+    true
+}
+
 fn typedef_name(local: &Local, ty: LocalType) -> Option<NameId> {
     let is_record = ty.shape == Shape::Target;
     let words = is_record.then(|| local.record(ty))?;
@@ -486,6 +550,53 @@ fn sign_foreign_enums(local: &mut Local) {
             local.words[start + 1] |= 1 << 31;
         }
     }
+}
+
+/// Gives structs and unions whose size is known at run time only (Ada) the size of what has a known
+/// place in them, which the kernel requires. In C, members of those that have no size have none either.
+fn measure_unsized_types(local: &mut Local) {
+    for index in std::mem::take(&mut local.unsized_types) {
+        let ty = local.types[index as usize];
+        let record = local.record(ty);
+        let has_bitfields = Info(record[1]).kflag();
+        let end = |&[_, ty, place]: &[u32; 3]| {
+            let (bit_size, bits) =
+                if has_bitfields { (place >> 24, place & 0xff_ffff) } else { (0, place) };
+            let bits = u64::from(bits);
+            match bit_size {
+                0 => (bits / 8).saturating_add(size_of(local, ty)),
+                size => (bits + u64::from(size)).div_ceil(8),
+            }
+        };
+        let size = record[3..].as_chunks::<3>().0.iter().map(end).max().unwrap_or(0);
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        local.words[ty.start as usize + 2] = size;
+        local.types[index as usize].size = size;
+    }
+}
+
+/// Size of a type in bytes; 0 if it has none.
+fn size_of(local: &Local, offset: DieRef) -> u64 {
+    let (mut offset, mut count) = (offset, 1_u64);
+    for _ in 0..MAX_CHAIN {
+        let Some(index) = local.strip(offset) else {
+            return 0;
+        };
+        let ty = local.types[index as usize];
+        match ty.kind {
+            DieKind::Pointer | DieKind::Reference => {
+                return count.saturating_mul(u64::from(local.address_size));
+            }
+            DieKind::Array if ty.shape == Shape::Array => {
+                let record = local.record(ty);
+                let dimensions = record[4..].iter().map(|&count| u64::from(count));
+                count = dimensions.fold(count, u64::saturating_mul);
+                offset = record[3];
+            }
+            _ => return count.saturating_mul(u64::from(ty.size)),
+        }
+    }
+    0
 }
 
 /// Works out where bitfields in the style of DWARF 2 and 3 lie (2.4.5).

@@ -17,6 +17,9 @@ use crate::options::Feature;
 /// Largest bit offset next to a bitfield size (rule T5).
 const MAX_BITFIELD_OFFSET: u32 = 0xff_ffff;
 
+/// Structs of fewer bytes have no member whose place in bits does not fit into 32 bits.
+const FAR: u32 = u32::MAX / 8;
+
 /// A member and where it lies.
 #[derive(Clone, Copy, Debug)]
 struct Member {
@@ -184,7 +187,8 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let Member { name, ty, bit_offset, bit_size } = member;
         let own_words = self.aside.len() - draft.aside + self.local.words.len() - draft.start;
         let element = (own_words as u32 - 3) / 3;
-        if bit_size != 0 || bit_offset % 8 != 0 {
+        let is_within_byte = bit_offset % 8 != 0 && bit_offset != u32::MAX;
+        if bit_size != 0 || is_within_byte {
             self.bit_sizes.push((element, bit_size));
         }
         if let Some(old) = old {
@@ -234,6 +238,8 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         }
         if is_union && !has_old_bitfields {
             self.keep_at_start(start);
+        } else if self.local.words[start + 2] >= FAR {
+            self.leave_out_far_members(&draft);
         }
         let (members, _) = self.local.words[start + 3..].as_chunks_mut::<3>();
         if has_bitfields {
@@ -257,6 +263,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         }
         self.local.words[start + 1] = Info::new(kind, count as u32, has_bitfields).0;
         let size = self.local.words[start + 2];
+        if size == 0 && count > 0 {
+            self.local.unsized_types.push(index);
+        }
         self.local.finish(index, start, Shape::Members, size);
     }
 
@@ -296,16 +305,33 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         let is_field = |place: &u32| fields.binary_search_by_key(place, |field| field.0).is_ok();
         let members = self.local.words[draft.start + 3..].as_chunks::<3>().0;
         let places: Vec<u32> = (0..members.len() as u32).filter(|place| !is_field(place)).collect();
+        self.keep_members(draft, &places);
+        let start = since(&self.local.old_bitfields, draft.index, |field| field.owner);
+        let mut fields = self.local.old_bitfields.split_off(start);
+        fields.retain(|field| field.owner != draft.index);
+        self.local.old_bitfields.append(&mut fields);
+    }
+
+    /// Leaves out members that lie so far out that BTF cannot say where. Bitfields are none of them:
+    /// they have been left out before.
+    fn leave_out_far_members(&mut self, draft: &Draft) {
+        let members = self.local.words[draft.start + 3..].as_chunks::<3>().0;
+        let is_near = |&place: &u32| members[place as usize][2] != u32::MAX;
+        let places: Vec<u32> = (0..members.len() as u32).filter(is_near).collect();
+        if places.len() < members.len() {
+            self.note(Note::FarMember);
+            self.keep_members(draft, &places);
+        }
+    }
+
+    /// Leaves out all members but those at `places`, and their tags.
+    fn keep_members(&mut self, draft: &Draft, places: &[u32]) {
         for (new, &old) in places.iter().enumerate() {
             let (from, to) = (draft.start + 3 + 3 * old as usize, draft.start + 3 + 3 * new);
             self.local.words.copy_within(from..from + 3, to);
         }
         self.local.words.truncate(draft.start + 3 + 3 * places.len());
-        let start = since(&self.local.old_bitfields, draft.index, |field| field.owner);
-        let mut fields = self.local.old_bitfields.split_off(start);
-        fields.retain(|field| field.owner != draft.index);
-        self.local.old_bitfields.append(&mut fields);
-        self.move_tags(draft.index, &places);
+        self.move_tags(draft.index, places);
     }
 
     /// BTF requires that the members of a union are at its start.

@@ -1,7 +1,7 @@
 //! Functions: prototypes, and what their parameters' locations say about them (spec/encoding 4.3
 //! to 4.5). Whether a function is emitted depends on the ELF symbols too: see `select`.
 
-use super::classes::Classes;
+use super::classes::{Classes, end_at_void};
 use super::local::{Local, LocalFunction, ParameterLocation, Shape};
 use super::{FunctionFlags, FunctionUse};
 use crate::btf::kind::{Info, Kind, MAX_VLEN};
@@ -171,6 +171,7 @@ impl Functions {
             });
             self.write_prototype(local, &kept, facts_of.is_variadic, is_reduced, classes, judging);
             self.record[2] = classes.resolve(local, facts_of.result).0;
+            end_at_void(&mut self.record);
             let prototype = pool.intern(&self.record);
             let (first_tag, tags_end) = facts_of.tags;
             self.record.clear();

@@ -383,7 +383,7 @@ fn for_each_reference(local: &mut Local, filled: Filled, mut visit: impl FnMut(&
                     .iter_mut()
                     .for_each(|member| visit(&mut member[1]));
             }
-            Shape::Prototype => {
+            Shape::Prototype | Shape::FunctionValue => {
                 visit(&mut words[2]);
                 words[3..].as_chunks_mut::<2>().0.iter_mut().for_each(|entry| visit(&mut entry[1]));
             }

@@ -34,6 +34,8 @@ pub(super) enum Shape {
     Members,
     /// A BTF prototype whose types are DIE offsets.
     Prototype,
+    /// The same of a function that is a value (Go): what has this type is a pointer to it.
+    FunctionValue,
     /// An ARRAY head and element, then one word per dimension, outermost first.
     Array,
     /// A PTR record, then one word per type tag, in id order.
@@ -65,7 +67,8 @@ impl LocalType {
 
     /// Whether it may become more than one class.
     pub fn has_several_classes(&self) -> bool {
-        self.shape == Shape::TaggedPointer || self.shape == Shape::Array && self.len > 5
+        matches!(self.shape, Shape::TaggedPointer | Shape::FunctionValue)
+            || self.shape == Shape::Array && self.len > 5
     }
 }
 
@@ -179,6 +182,10 @@ pub(super) struct Local {
     /// Tags of types.
     pub type_tags: Vec<(TypeIndex, Tag)>,
     pub old_bitfields: Vec<OldBitfield>,
+    /// Structs and unions with members, but without a size: it is known at run time only, or nothing.
+    pub unsized_types: Vec<TypeIndex>,
+    /// Size of an address in bytes.
+    pub address_size: u32,
     /// Links of annotation chains that may still be followed. Chains can be shared, so that a unit
     /// could ask for more than it has bytes.
     pub chain_links: usize,
@@ -241,6 +248,7 @@ impl Local {
         self.tags.clear();
         self.type_tags.clear();
         self.old_bitfields.clear();
+        self.unsized_types.clear();
         self.chain_links = MAX_CHAIN + 4 * size;
         self.specified.clear();
         self.foreign_enums.clear();
@@ -437,7 +445,9 @@ impl Local {
             Shape::Void | Shape::Plain | Shape::Members => 0,
             Shape::Alias => words[0],
             Shape::Array => words[3],
-            Shape::Target | Shape::Prototype | Shape::TaggedPointer => words[2],
+            Shape::Target | Shape::Prototype | Shape::FunctionValue | Shape::TaggedPointer => {
+                words[2]
+            }
         }
     }
 
@@ -458,7 +468,8 @@ impl Local {
                 | DieKind::Const
                 | DieKind::Volatile
                 | DieKind::Restrict
-                | DieKind::Transparent => offset = self.target_of(ty),
+                | DieKind::Transparent
+                | DieKind::Subrange => offset = self.target_of(ty),
                 _ => return Some(index),
             }
         }

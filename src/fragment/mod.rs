@@ -363,6 +363,7 @@ impl<'a> Decoder<'a> {
         }
         scratch.local.reset(size);
         scratch.local.is_big_endian = BIG;
+        scratch.local.address_size = header.encoding.address_size.into();
         let context = self.context(header, &root);
         scratch.aside.clear();
         scratch.bit_sizes.clear();

@@ -21,6 +21,8 @@ pub enum Note {
     /// A struct with bitfields and a member further into it than 2 MiB, or with a bitfield of more than
     /// 255 bits: its bitfields are left out.
     Bitfield,
+    /// A member more than 512 MiB into its struct is left out.
+    FarMember,
     /// A union member that is not at the start of the union.
     UnionOffset,
     /// A member whose place is computed at run time is left out.
@@ -33,7 +35,12 @@ pub enum Note {
     ForeignReference,
     /// A cycle of types that no name can cut is cut with void.
     EndlessCycle,
-    /// A member of type void is left out, an array of void becomes void.
+    /// An array of 4 GiB or more has fewer elements.
+    HugeArray,
+    /// A string, set or file (Fortran, Pascal...) is a struct without members.
+    Opaque,
+    /// A member of type void is left out, an array of void becomes void, and a prototype ends at a
+    /// parameter of type void.
     Void,
     /// A complex or imaginary number is encoded as an integer of that size.
     ComplexNumber,
@@ -56,12 +63,15 @@ impl Note {
         Self::EnumSize,
         Self::EnumValue,
         Self::Bitfield,
+        Self::FarMember,
         Self::UnionOffset,
         Self::MemberLocation,
         Self::TooManyElements,
         Self::DanglingReference,
         Self::ForeignReference,
         Self::EndlessCycle,
+        Self::HugeArray,
+        Self::Opaque,
         Self::Void,
         Self::ComplexNumber,
         Self::Qualifier,
@@ -78,13 +88,16 @@ impl Note {
             Self::EnumSize => "enumeration of an odd size",
             Self::EnumValue => "enumeration value out of range",
             Self::Bitfield => "struct too large for bitfields, which are left out",
+            Self::FarMember => "member beyond 512 MiB",
             Self::UnionOffset => "union member off the start",
             Self::MemberLocation => "member at a computed place",
             Self::TooManyElements => "type of more than 65535 elements",
             Self::DanglingReference => "reference to nothing",
             Self::ForeignReference => "reference into another unit",
             Self::EndlessCycle => "endless cycle of types",
-            Self::Void => "member or element of type void",
+            Self::HugeArray => "array of more than 4 GiB",
+            Self::Opaque => "type that C has nothing like",
+            Self::Void => "member, element or parameter of type void",
             Self::ComplexNumber => "complex number",
             Self::Qualifier => "qualifier such as _Atomic",
             Self::ImportedUnit => "imported unit",

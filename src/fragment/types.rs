@@ -102,8 +102,11 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             DieKind::Volatile => Kind::Volatile,
             DieKind::Restrict => Kind::Restrict,
             DieKind::Reference => Kind::Ptr,
-            _ => {
-                self.note(Note::Qualifier);
+            kind => {
+                // Outside of arrays, a part of the values of another type (Ada).
+                if kind != DieKind::Subrange {
+                    self.note(Note::Qualifier);
+                }
                 self.alias(index, target);
                 return self.skip_rest(template);
             }
@@ -256,6 +259,23 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
         })
     }
 
+    /// A type that BTF knows nothing like: only its size counts.
+    pub(super) fn opaque(&mut self, template: &Template) -> Result<(), DieError> {
+        let index = self.local.begin(self.reader.current, DieKind::Opaque);
+        self.reader.read(template, self.values)?;
+        let size = clamp(self.values.number(Slot::ByteSize));
+        let start = self.local.words.len();
+        if size == 0 {
+            // A string whose length is known at run time only.
+            self.local.finish(index, start, Shape::Void, 0);
+        } else {
+            self.note(Note::Opaque);
+            self.local.words.extend([0, Info::new(Kind::Struct, 0, false).0, size]);
+            self.local.finish(index, start, Shape::Plain, size);
+        }
+        self.skip_rest(template)
+    }
+
     /// 2.9: there is no such type in BTF.
     pub(super) fn unspecified(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::Unspecified);
@@ -331,6 +351,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
     pub(super) fn subroutine_type(&mut self, template: &Template) -> Result<(), DieError> {
         let index = self.local.begin(self.reader.current, DieKind::SubroutineType);
         let (_, result) = self.named_type(template)?;
+        // Only functions that are values have a size.
+        let has_size = template.simple.is_none() && self.values.has(Slot::ByteSize);
+        let size = if has_size { clamp(self.values.number(Slot::ByteSize)) } else { 0 };
         let mut draft = self.draft(index, [0, 0, result]);
         if template.has_children {
             self.parameters_of(&mut draft)?;
@@ -343,7 +366,8 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             self.local.words.truncate(start + 3 + 2 * count);
         }
         self.local.words[start + 1] = Info::new(Kind::FuncProto, count as u32, false).0;
-        self.local.finish(index, start, Shape::Prototype, 0);
+        let shape = if size > 0 { Shape::FunctionValue } else { Shape::Prototype };
+        self.local.finish(index, start, shape, size);
         Ok(())
     }
 

@@ -122,7 +122,9 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
             | DieKind::Volatile
             | DieKind::Restrict
             | DieKind::Reference
-            | DieKind::Transparent => self.qualifier(template),
+            | DieKind::Transparent
+            | DieKind::Subrange => self.qualifier(template),
+            DieKind::Opaque => self.opaque(template),
             DieKind::Pointer => self.pointer(template),
             DieKind::Typedef => self.typedef(template),
             DieKind::Array => self.array(template),
@@ -144,7 +146,6 @@ impl<const BIG: bool> Walk<'_, '_, BIG> {
                 self.skip_rest(template)
             }
             DieKind::Root
-            | DieKind::Subrange
             | DieKind::Enumerator
             | DieKind::Member
             | DieKind::Inheritance

@@ -281,3 +281,26 @@ fn types_that_are_only_declared() {
     assert!(dump.contains("FWD 'absent' fwd_kind=struct"), "{dump}");
     assert_eq!(entry(&dump, "STRUCT 'own'").len(), 3);
 }
+
+/// The kernel refuses arrays of 4 GiB and more, in one or more dimensions.
+#[test]
+fn huge_arrays() {
+    let test = "kinds::huge_arrays";
+    let folder = TempDir::new().unwrap();
+    let source =
+        "struct huge { int line[0x50000000]; int plane[0x8000][0x10000]; char far; } *huge;
+                  struct plane { int plane[0x8000][0x10000]; } *plane;
+                  struct large { int line[0x30000000]; } *large;";
+    for compiler in ["gcc", "clang"] {
+        if !compile(test, folder.path(), source, compiler, &[]) {
+            continue;
+        }
+        let (dump, said) = kernel_takes_encoded(folder.path(), &[]);
+        assert!(said.contains("2 x array of more than 4 GiB"), "{compiler} {said}");
+        assert!(said.contains("1 x member beyond 512 MiB"), "{compiler} {said}");
+        for count in [0x3fff_ffff, 0x3000_0000, 0x1_0000, 0x3fff] {
+            let text = format!(" nr_elems={count}\n");
+            assert!(dump.is_empty() || dump.contains(&text), "{compiler} {count} {dump}");
+        }
+    }
+}
