@@ -3,6 +3,7 @@
 //! Never a panic, a hang, unbounded memory, a partial output or a false 0.
 
 mod flips;
+mod stages;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

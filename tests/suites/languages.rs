@@ -148,7 +148,7 @@ fn classes_are_structs_with_their_bases() {
 }
 
 /// Enums with contents, members in an order of the compiler's own, names with signs, 128 bits.
-const RUST: &str = r#"
+pub(super) const RUST: &str = r#"
 #![crate_type = "lib"]
 pub enum Shape { Circle(f64), Square { side: u32, name: &'static str }, Nothing }
 pub struct Unsorted { a: u8, b: u64, c: u16, d: Option<Box<Shape>> }

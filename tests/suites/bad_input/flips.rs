@@ -19,6 +19,7 @@ use btfcache::timing::Timing;
 use super::Folder;
 use crate::dwarf_builder::compiled;
 use crate::harness::skip;
+use crate::suites::languages::{CLASSES, RUST};
 
 /// A damaged file of 30 KB may take this long on a slow, busy machine.
 const TOO_LONG: Duration = Duration::from_secs(10);
@@ -39,6 +40,45 @@ const OBJECTS: [(&str, &str, &str); 11] = [
     ("split4.so", "clang", "-gdwarf-4 -gsplit-dwarf -shared -nostdlib -fPIC"),
     ("split5.so", "gcc", "-gdwarf-5 -gsplit-dwarf -shared -nostdlib -fPIC"),
 ];
+
+/// What compilers of other languages make of files of `tests/data/languages`: name, compiler, flags,
+/// source.
+const LANGUAGES: [(&str, &str, &str, &str); 5] = [
+    ("fortran.o", "gfortran", "-g -O1 -c", "shapes.f90"),
+    ("d.o", "gdc", "-g -O1 -c", "shapes.d"),
+    ("modula.o", "gm2", "-g -c", "Sets.mod"),
+    ("cpp.o", "g++", "-std=c++17 -g -O1 -c", "classes.cpp"),
+    ("rust.o", "rustc", "--crate-type=lib -g --emit=obj -Awarnings", "shapes.rs"),
+];
+
+/// Compiles one of [`LANGUAGES`].
+fn of_language(
+    folder: &Folder,
+    (name, compiler, flags, source): (&str, &str, &str, &str),
+) -> Option<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/languages");
+    fs::write(folder.path("classes.cpp"), CLASSES).unwrap();
+    fs::write(folder.path("shapes.rs"), RUST).unwrap();
+    let own = folder.path(source);
+    let source = if own.exists() { own } else { sources.join(source) };
+    let mut command = Command::new(compiler);
+    command.args(flags.split_whitespace()).arg("-o").arg(folder.path(name)).arg(source);
+    let ran = command.current_dir(folder.path(".")).output().ok()?;
+    assert!(ran.status.success(), "{ran:?}");
+    Some(folder.path(name))
+}
+
+/// An archive of two objects.
+fn archive(folder: &Folder) -> Option<PathBuf> {
+    for name in ["first.o", "second.o"] {
+        compiled(&folder.path(name), "gcc", "-gdwarf-5 -c")?;
+    }
+    let mut command = Command::new("ar");
+    command.args(["rcs", "two.a", "first.o", "second.o"]);
+    let ran = command.current_dir(folder.path(".")).output().ok()?;
+    assert!(ran.status.success(), "{ran:?}");
+    Some(folder.path("two.a"))
+}
 
 /// A file to be damaged.
 struct Seed {
@@ -64,6 +104,22 @@ impl Seed {
         };
         let mut ranges = headers(&bytes);
         ranges.extend(sections.map(range).filter(|range| !range.is_empty()));
+        Self { bytes, ranges, part: None }
+    }
+
+    /// An archive, the first member of which is `member`.
+    fn of_archive(
+        path: &Path,
+        member: &Path,
+        headers: &impl Fn(&[u8]) -> Vec<Range<usize>>,
+        is_wanted: &impl Fn(&Section) -> bool,
+    ) -> Self {
+        let member = Self::of(member, headers, is_wanted);
+        let bytes = fs::read(path).unwrap();
+        let start = bytes.windows(64).position(|window| window == &member.bytes[..64]).unwrap();
+        let within = member.ranges.iter().map(|range| range.start + start..range.end + start);
+        // Its own headers as well.
+        let ranges = within.chain(std::iter::once(0..start)).collect();
         Self { bytes, ranges, part: None }
     }
 
@@ -140,6 +196,15 @@ fn flip(
             }
         }
         targets.push(seed);
+    }
+    for language in LANGUAGES {
+        match of_language(&folder, language) {
+            Some(path) => targets.push(Seed::of(&path, &headers, &is_wanted)),
+            None => skip(test, &format!("no {}", language.1)),
+        }
+    }
+    if let Some(path) = archive(&folder) {
+        targets.push(Seed::of_archive(&path, &folder.path("first.o"), &headers, &is_wanted));
     }
     if let Some([one, common]) = without_duplicates(&folder) {
         let whole = fs::read(&one).unwrap();
