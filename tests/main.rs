@@ -9,6 +9,7 @@ mod suites {
     mod btf;
     mod cache;
     mod cli;
+    mod compilers;
     mod compressed;
     mod containers;
     mod dwarf;

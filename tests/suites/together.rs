@@ -59,7 +59,7 @@ pub(super) fn mean_the_same(test: &str, one: &Path, two: &Path) -> Option<bool> 
 }
 
 /// What pahole makes of `input`.
-fn reference(test: &str, input: &Path, features: &str) -> Option<PathBuf> {
+pub(super) fn reference(test: &str, input: &Path, features: &str) -> Option<PathBuf> {
     let pahole = reference_pahole(test)?;
     let output = input.with_extension("reference");
     let _ = std::fs::remove_file(&output);
