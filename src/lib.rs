@@ -28,5 +28,6 @@ pub mod settings;
 pub mod store;
 pub mod string_index;
 pub mod timing;
+pub mod unit_key;
 pub mod write_file;
 mod zstd_frames;

@@ -213,6 +213,12 @@ impl Names {
         }
     }
 
+    /// `.debug_str`.
+    #[must_use]
+    pub fn section(&self) -> &[u8] {
+        &self.strings
+    }
+
     /// The bytes of a name, as an owned value.
     #[must_use]
     pub fn to_vec(&self, name: NameId) -> Vec<u8> {
@@ -370,7 +376,7 @@ impl NameCache {
     }
 }
 
-fn until_nul(bytes: &[u8]) -> &[u8] {
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     let bytes = &bytes[..bytes.len().min(MAX_NAME)];
     &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
 }

@@ -3,6 +3,14 @@
 //! Every field here is part of every cache key. Nothing here names a file, a directory or a thread
 //! count.
 
+use btfcache_schema::{Fields, Key, Tag, Value};
+
+/// Digest of the encoder's source, from `build.rs`.
+#[must_use]
+pub fn encoder_source() -> Key {
+    env!("ENCODER_SOURCE").parse().expect("a hash in hexadecimal digits")
+}
+
 /// One name of `--btf_features` (spec/encoding 7.1), in the order of pahole's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -182,4 +190,29 @@ pub struct Options {
     pub kabi_prefix: Option<Vec<u8>>,
     /// Reproduce pahole's visible defects (`--compat=pahole`, tests/data/known-differences.md).
     pub compat_pahole: bool,
+}
+
+impl Options {
+    /// What of the encoder keys depend on: its source, and every option. The list is complete, or this
+    /// does not compile.
+    pub fn fields(&self, fields: &mut impl Fields) {
+        let Self { features, languages, exclude_unit_prefix, kabi_prefix, compat_pahole } = self;
+        fields.key(Tag::EncoderSource, &encoder_source());
+        fields.number(Tag::Features, features.bits());
+        let (filter, list): (u8, &[u16]) = match languages {
+            LanguageFilter::All => (0, &[]),
+            LanguageFilter::Only(list) => (1, list),
+            LanguageFilter::Except(list) => (2, list),
+        };
+        fields.number(Tag::LanguageFilter, filter);
+        list.iter().for_each(|&language| fields.number(Tag::Language, language));
+        let prefixes =
+            [(Tag::ExcludeUnitPrefix, exclude_unit_prefix), (Tag::KabiPrefix, kabi_prefix)];
+        for (tag, prefix) in prefixes {
+            if let Some(prefix) = prefix {
+                fields.field(tag, Value::Bytes(prefix));
+            }
+        }
+        fields.number(Tag::CompatPahole, *compat_pahole);
+    }
 }

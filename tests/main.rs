@@ -23,5 +23,6 @@ mod suites {
     mod pahole_cli;
     mod split;
     mod together;
+    mod unit_key;
     mod upon_base;
 }

@@ -53,6 +53,10 @@ impl FromStr for Key {
     }
 }
 
+/// The key of a compile unit: equal keys give equal fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitKey(pub Key);
+
 /// What a key is for; its first field, so that keys of different purposes never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -68,6 +72,8 @@ pub enum Purpose {
     Base = 6,
     /// Such a BTF in prepared form.
     PreparedBase = 5,
+    /// What a compile unit means.
+    Unit = 7,
     /// What the last result of a file's contents stands on.
     Footing = 10,
     /// What is different between two BTFs that others build upon.
@@ -169,6 +175,18 @@ tags! {
     Inode = 61, "inode", Number;
     /// The bytes of a file as a whole. No key has it any more.
     FileBytes = 62, "file", Digest;
+    /// The version in the header of a unit.
+    DwarfVersion = 70, "DWARF version", Number;
+    /// Bytes of an offset in a unit.
+    OffsetSize = 71, "offset size", Number;
+    /// Bytes of an address in a unit.
+    AddressSize = 72, "address size", Number;
+    /// Bytes of a unit, header included.
+    UnitSize = 73, "unit size", Number;
+    /// Digest of a table of abbreviations, constants that are volatile masked.
+    Abbreviations = 74, "abbreviations", Digest;
+    /// Digest of a unit's bytes, what is volatile masked.
+    UnitStream = 75, "unit", Digest;
 }
 
 /// The value of a field.
@@ -206,7 +224,7 @@ pub trait Fields {
 }
 
 /// Makes a key of fields.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyHasher(blake3::Hasher);
 
 impl KeyHasher {

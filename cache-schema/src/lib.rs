@@ -23,7 +23,7 @@ pub use counters::{Counter, RunRecord};
 pub use envelope::{HEADER_SIZE, Header, Kind, seal};
 pub use error::FormatError;
 pub use footing::{FootingRecord, OutlineRecord, StepRecord};
-pub use key::{CHUNK_SIZE, Field, FieldList, Fields, Key, KeyHasher, Purpose, Tag, Value};
+pub use key::{CHUNK_SIZE, Field, FieldList, Fields, Key, KeyHasher, Purpose, Tag, UnitKey, Value};
 pub use result::ResultRecord;
 pub use stat::StatRecord;
 

@@ -33,7 +33,7 @@ fn keys() {
     hasher.key(Tag::Content, &Key([1; 32]));
     assert_eq!(
         hasher.finish().to_string(),
-        "7d2bd154c1737d4ab0142a78a57f2273c1a89bb0a2d6d792d95389533b3f1b59"
+        "d08c906cd73d4b75e222ec6ff273aec3d6ac33d17d79abdc594f79454cbda85e"
     );
 }
 

@@ -178,6 +178,32 @@ pub enum Source<'a> {
     Index(u64, u64),
 }
 
+/// Takes the expressions of a location, in order.
+pub trait Expressions {
+    /// Forgets what it took: the expressions come again from the first one.
+    fn restart(&mut self);
+
+    /// Takes the `index`-th expression: its opcodes, each with the one operand that matters.
+    fn take(&mut self, operations: &[(u8, u64)], index: usize);
+}
+
+/// An [`Arrival`] in the making.
+struct Arriving<'a> {
+    arrival: Arrival,
+    size: u32,
+    passing: &'a Passing,
+}
+
+impl Expressions for Arriving<'_> {
+    fn restart(&mut self) {
+        self.arrival = Arrival::default();
+    }
+
+    fn take(&mut self, operations: &[(u8, u64)], index: usize) {
+        self.arrival.note(operations, index, self.size, self.passing);
+    }
+}
+
 /// Reads locations. Keeps a window of the location list section, which the units use in order.
 #[derive(Debug, Default)]
 pub struct Locations {
@@ -216,10 +242,8 @@ const PAYMENT: u64 = 1 << 20;
 impl Locations {
     /// How a parameter of `size` bytes arrives, by all its locations.
     ///
-    /// A damaged expression or list ends the walk: what was seen so far counts.
-    ///
     /// # Errors
-    /// When the file cannot be read, or its lists are read over and over.
+    /// As [`Self::read`].
     pub fn arrival(
         &mut self,
         source: Source<'_>,
@@ -228,35 +252,52 @@ impl Locations {
         encoding: Encoding,
         sections: ListSections<'_>,
     ) -> std::io::Result<Arrival> {
-        let mut arrival = Arrival::default();
+        let mut arriving = Arriving { arrival: Arrival::default(), size, passing };
+        self.read(source, encoding, sections, &mut arriving)?;
+        Ok(arriving.arrival)
+    }
+
+    /// Hands all expressions of a location to `expressions`.
+    ///
+    /// A damaged expression or list ends the walk: what was seen so far counts.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or its lists are read over and over.
+    pub fn read(
+        &mut self,
+        source: Source<'_>,
+        encoding: Encoding,
+        sections: ListSections<'_>,
+        expressions: &mut impl Expressions,
+    ) -> std::io::Result<()> {
         match source {
             Source::Expression(bytes) => {
                 if self.parse(bytes, encoding, sections).is_some() {
-                    arrival.note(&self.operations, 0, size, passing);
+                    expressions.take(&self.operations, 0);
                 }
+                Ok(())
             }
             Source::List(offset) => {
                 let offset = offset.saturating_add(sections.old_base);
-                self.list(offset, size, passing, encoding, sections, &mut arrival)?;
+                self.list(offset, encoding, sections, expressions)
             }
             Source::Index(index, base) => {
                 let width = u64::from(encoding.offset_size);
                 let place = index.checked_mul(width).and_then(|entry| entry.checked_add(base));
                 let Some(entry) = place.filter(|place| *place < sections.new.len()) else {
-                    return Ok(arrival);
+                    return Ok(());
                 };
                 let mut buffer = Vec::new();
                 let Ok(bytes) =
                     sections.new.range(sections.elf, entry, width as usize, &mut buffer)
                 else {
-                    return Ok(arrival);
+                    return Ok(());
                 };
                 let distance = unsigned(bytes, sections.elf.target().big_endian);
                 let offset = base.saturating_add(distance);
-                self.list(offset, size, passing, encoding, sections, &mut arrival)?;
+                self.list(offset, encoding, sections, expressions)
             }
         }
-        Ok(arrival)
     }
 
     /// Takes what the unit has read off the budget.
@@ -275,11 +316,9 @@ impl Locations {
     fn list(
         &mut self,
         offset: u64,
-        size: u32,
-        passing: &Passing,
         encoding: Encoding,
         sections: ListSections<'_>,
-        arrival: &mut Arrival,
+        expressions: &mut impl Expressions,
     ) -> std::io::Result<()> {
         let is_old = encoding.version < 5;
         let section = if is_old { sections.old } else { sections.new };
@@ -288,12 +327,11 @@ impl Locations {
             let window = self.window(section, is_old, offset, wanted, sections.elf)?;
             let rest = section.len().saturating_sub(offset);
             let complete = window.len() as u64 >= rest;
-            let mut attempt = *arrival;
-            let finished = self.walk(size, passing, encoding, sections, offset, &mut attempt)?;
+            let finished = self.walk(encoding, sections, offset, expressions)?;
             if finished || complete {
-                *arrival = attempt;
                 return Ok(());
             }
+            expressions.restart();
             wanted = wanted.saturating_mul(4);
             self.pay(wanted.min(rest), sections)?;
         }
@@ -336,16 +374,14 @@ impl Locations {
     /// Walks the list at `offset`; returns whether its end was reached.
     fn walk(
         &mut self,
-        size: u32,
-        passing: &Passing,
         encoding: Encoding,
         sections: ListSections<'_>,
         offset: u64,
-        arrival: &mut Arrival,
+        expressions: &mut impl Expressions,
     ) -> Result<bool, Exhausted> {
         let window = std::mem::take(&mut self.window);
         let bytes = &window[(offset - self.window_start) as usize..];
-        let finished = self.walk_bytes(bytes, size, passing, encoding, sections, arrival);
+        let finished = self.walk_bytes(bytes, encoding, sections, expressions);
         self.window = window;
         finished
     }
@@ -353,11 +389,9 @@ impl Locations {
     fn walk_bytes(
         &mut self,
         bytes: &[u8],
-        size: u32,
-        passing: &Passing,
         encoding: Encoding,
         sections: ListSections<'_>,
-        arrival: &mut Arrival,
+        expressions: &mut impl Expressions,
     ) -> Result<bool, Exhausted> {
         let slice = EndianSlice::new(bytes, endian(sections.elf));
         let lists = LocationLists::new(DebugLoc::from(slice), DebugLocLists::from(slice));
@@ -385,7 +419,7 @@ impl Locations {
                     if self.parse(expression, encoding, sections).is_none() {
                         return Ok(true);
                     }
-                    arrival.note(&self.operations, index, size, passing);
+                    expressions.take(&self.operations, index);
                     index += 1;
                 }
             }
@@ -441,11 +475,11 @@ fn expression_of<'a>(
     }
 }
 
-fn endian(elf: &ElfFile) -> RunTimeEndian {
+pub(crate) fn endian(elf: &ElfFile) -> RunTimeEndian {
     if elf.target().big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little }
 }
 
-fn gimli_encoding(encoding: Encoding) -> gimli::Encoding {
+pub(crate) fn gimli_encoding(encoding: Encoding) -> gimli::Encoding {
     gimli::Encoding {
         address_size: encoding.address_size,
         format: if encoding.offset_size == 8 {

@@ -178,7 +178,7 @@ impl Templates {
 /// Passes over a declaration: a tag, whether it has children, pairs of attribute and form up to one
 /// of zeros.
 #[inline]
-fn pass_declaration(cursor: &mut Cursor<'_, false>) -> Result<(), Eof> {
+pub(crate) fn pass_declaration(cursor: &mut Cursor<'_, false>) -> Result<(), Eof> {
     cursor.uleb()?;
     cursor.u8()?;
     loop {

@@ -97,11 +97,11 @@ impl DieKind {
 /// `DW_TAG_GNU_annotation` (gcc 16), not in gimli.
 const GNU_ANNOTATION: DwTag = DwTag(0x6001);
 /// `DW_AT_GNU_annotation` (gcc 16), not in gimli.
-const AT_GNU_ANNOTATION: DwAt = DwAt(0x2139);
+pub(crate) const AT_GNU_ANNOTATION: DwAt = DwAt(0x2139);
 /// `DW_TAG_LLVM_annotation`.
 const LLVM_ANNOTATION: DwTag = DwTag(0x6000);
 
-fn kind_of(tag: DwTag) -> DieKind {
+pub(crate) fn kind_of(tag: DwTag) -> DieKind {
     match tag {
         dw::DW_TAG_compile_unit
         | dw::DW_TAG_partial_unit
@@ -397,7 +397,7 @@ fn matters(kind: DieKind, slot: Slot) -> bool {
 
 /// Classes of attribute forms (DWARF 5, section 7.5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+pub(crate) enum Class {
     Address,
     AddressIndex,
     Block,
@@ -410,7 +410,7 @@ enum Class {
     Indirect,
 }
 
-fn class_of(form: DwForm) -> Class {
+pub(crate) fn class_of(form: DwForm) -> Class {
     match form {
         dw::DW_FORM_addr => Class::Address,
         dw::DW_FORM_addrx
@@ -495,7 +495,7 @@ pub enum Op {
     Indirect,
 }
 
-fn op_of(form: DwForm, encoding: Encoding) -> Option<Op> {
+pub(crate) fn op_of(form: DwForm, encoding: Encoding) -> Option<Op> {
     let word = encoding.offset_size;
     Some(match form {
         dw::DW_FORM_addr => Op::Unsigned(encoding.address_size),
@@ -549,7 +549,7 @@ fn op_of(form: DwForm, encoding: Encoding) -> Option<Op> {
 
 impl Op {
     /// Bytes in the DIE, if that does not depend on the DIE.
-    pub(super) const fn fixed_size(self) -> Option<u8> {
+    pub(crate) const fn fixed_size(self) -> Option<u8> {
         match self {
             Self::Preset => Some(0),
             Self::Flag => Some(1),

@@ -181,7 +181,7 @@ impl Functions {
                 self.record.extend([tag.value.0, tag.component as u32]);
             }
             let class = pool.intern(&self.record);
-            uses.push(FunctionUse { class, address: facts_of.address });
+            uses.push(FunctionUse { class, address: facts_of.address, die: facts_of.offset });
         }
         self.kept = kept;
     }

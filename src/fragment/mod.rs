@@ -21,6 +21,8 @@ mod walk;
 use anyhow::{Context as _, Result, anyhow};
 
 pub use notes::{Note, Notes};
+pub(crate) use variables::address_of;
+pub(crate) use walk::Addresses;
 
 use crate::btf::kind::{Info, Kind};
 use crate::dwarf::die::{DieReader, Values};
@@ -73,6 +75,8 @@ pub struct FunctionUse {
     pub class: ClassId,
     /// `DW_AT_low_pc`, or 0: a volatile operand, no part of the fragment's identity.
     pub address: u64,
+    /// Offset in the unit of the DIE that has the address.
+    pub die: u32,
 }
 
 /// A variable of a unit that could be emitted.
@@ -90,6 +94,8 @@ pub struct VariableUse {
     pub tags: Vec<NameId>,
     /// Where it is: a volatile operand.
     pub address: u64,
+    /// Offset in the unit of the DIE that has the address.
+    pub die: u32,
 }
 
 /// What the unit says about the index type of arrays (3.4).

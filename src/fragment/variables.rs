@@ -54,6 +54,7 @@ pub(super) fn collect(
             size: size_of(local, described.ty, passing, 0),
             tags: tags.iter().map(|tag| tag.value).collect(),
             address,
+            die: variable.offset,
         });
     }
 }
@@ -66,7 +67,7 @@ fn is_useless(names: &Names, name: NameId) -> bool {
 
 /// The address that a location expression gives: `DW_OP_addr` or `DW_OP_addrx` as first
 /// operation, with an offset if the expression is exactly that (LLVM's GlobalMerge, 5.3 rule 4).
-pub(super) fn address_of<const BIG: bool>(
+pub(crate) fn address_of<const BIG: bool>(
     expression: &[u8],
     addresses: &Addresses<'_>,
 ) -> Option<u64> {

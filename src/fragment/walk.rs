@@ -43,7 +43,7 @@ pub(super) struct Context<'a> {
 
 /// `.debug_addr` and the unit's place in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses<'a> {
+pub(crate) struct Addresses<'a> {
     pub section: &'a [u8],
     pub base: u64,
     pub width: u8,

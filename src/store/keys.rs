@@ -3,10 +3,7 @@
 use btfcache_schema::{Fields, Key, Tag, Value};
 
 use crate::elf::ElfFile;
-use crate::options::{LanguageFilter, Options};
-
-/// Digest of the encoder's source, from `build.rs`.
-const ENCODER_SOURCE: &str = env!("ENCODER_SOURCE");
+use crate::options::{Options, encoder_source};
 
 /// The fields of the contents of `elf`; `digests` are those of its input sections, in order. Where
 /// things lie in the file does not matter, nor do sections that nothing is read from.
@@ -41,9 +38,7 @@ pub fn result_fields(
     base: Option<&Key>,
     fields: &mut impl Fields,
 ) {
-    let source: Key = ENCODER_SOURCE.parse().expect("a hash in hexadecimal digits");
-    fields.key(Tag::EncoderSource, &source);
-    option_fields(options, fields);
+    options.fields(fields);
     fields.key(Tag::Content, content);
     if let Some(base) = base {
         fields.key(Tag::Base, base);
@@ -52,8 +47,7 @@ pub fn result_fields(
 
 /// The fields of a prepared base.
 pub fn prepared_fields(base: &Key, fields: &mut impl Fields) {
-    let source: Key = ENCODER_SOURCE.parse().expect("a hash in hexadecimal digits");
-    fields.key(Tag::EncoderSource, &source);
+    fields.key(Tag::EncoderSource, &encoder_source());
     fields.key(Tag::Base, base);
 }
 
@@ -63,32 +57,12 @@ pub fn step_fields(old: &Key, new: &Key, fields: &mut impl Fields) {
     fields.key(Tag::Base, new);
 }
 
-/// Every option. The list is complete, or this does not compile.
-fn option_fields(options: &Options, fields: &mut impl Fields) {
-    let Options { features, languages, exclude_unit_prefix, kabi_prefix, compat_pahole } = options;
-    fields.number(Tag::Features, features.bits());
-    let (filter, list): (u8, &[u16]) = match languages {
-        LanguageFilter::All => (0, &[]),
-        LanguageFilter::Only(list) => (1, list),
-        LanguageFilter::Except(list) => (2, list),
-    };
-    fields.number(Tag::LanguageFilter, filter);
-    list.iter().for_each(|&language| fields.number(Tag::Language, language));
-    let prefixes = [(Tag::ExcludeUnitPrefix, exclude_unit_prefix), (Tag::KabiPrefix, kabi_prefix)];
-    for (tag, prefix) in prefixes {
-        if let Some(prefix) = prefix {
-            fields.field(tag, Value::Bytes(prefix));
-        }
-    }
-    fields.number(Tag::CompatPahole, *compat_pahole);
-}
-
 #[cfg(test)]
 mod tests {
     use btfcache_schema::{FieldList, KeyHasher, Purpose};
 
     use super::*;
-    use crate::options::{Feature, Features};
+    use crate::options::{Feature, Features, LanguageFilter};
 
     fn key(options: &Options, content: Key, base: Option<Key>) -> Key {
         let mut hasher = KeyHasher::new(Purpose::Result);

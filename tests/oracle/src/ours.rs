@@ -323,7 +323,7 @@ impl<'a> Decoder<'a> {
             let flags = 0;
             let info = Info::new(Kind::Func, 0, false).0;
             let class = self.pool.intern(&[name, info, Ref::class(prototype).0, flags]);
-            functions.push(FunctionUse { class, address: 0 });
+            functions.push(FunctionUse { class, address: 0, die: 0 });
         }
         functions
     }
@@ -336,6 +336,7 @@ impl<'a> Decoder<'a> {
             size: 0,
             tags: variable.tags.iter().map(|&tag| self.names[tag as usize]).collect(),
             address: 0,
+            die: 0,
         };
         unit.variables.iter().map(variable).collect()
     }

@@ -1,0 +1,108 @@
+//! What the strings of a file say, as digests: made once for each string of `.debug_str`, for all
+//! units that refer to it.
+
+use hashbrown::HashMap;
+use rayon::prelude::*;
+
+use crate::names::until_nul;
+
+/// Stands for a string.
+pub(super) type Digest = [u8; 16];
+
+/// How many bytes are hashed at once.
+const CHUNK: usize = 1 << 16;
+/// As many strings that begin inside of others are remembered.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+/// The digests of the strings of a section, by offset.
+#[derive(Debug)]
+pub(super) struct StringDigests {
+    /// A bit for each byte of the section: whether a string begins there.
+    starts: Vec<u64>,
+    /// For each word of `starts`, how many strings begin before it.
+    ranks: Vec<u32>,
+    digests: Vec<Digest>,
+}
+
+impl StringDigests {
+    pub fn new(section: &[u8]) -> Self {
+        let parts: Vec<(Vec<usize>, Vec<Digest>)> = chunks(section)
+            .into_par_iter()
+            .map(|(start, end)| {
+                let ends = memchr::memchr_iter(0, &section[start..end]).map(|end| start + end + 1);
+                let starts = std::iter::once(start).chain(ends).filter(|&start| start < end);
+                let starts: Vec<usize> = starts.collect();
+                let digests = starts.iter().map(|&start| digest_at(section, start)).collect();
+                (starts, digests)
+            })
+            .collect();
+        let words = section.len().div_ceil(64);
+        let mut starts = vec![0_u64; words];
+        let mut digests = Vec::new();
+        for (places, part) in parts {
+            places.iter().for_each(|&place| starts[place / 64] |= 1 << (place % 64));
+            digests.extend_from_slice(&part);
+        }
+        let mut ranks = Vec::with_capacity(words);
+        let mut rank = 0;
+        for word in &starts {
+            ranks.push(rank);
+            rank += word.count_ones();
+        }
+        Self { starts, ranks, digests }
+    }
+
+    /// The digest of the string that begins at `offset`; `None` if none does.
+    #[inline(always)]
+    pub fn get(&self, offset: u64) -> Option<&Digest> {
+        let word = (offset / 64) as usize;
+        let starts = *self.starts.get(word)?;
+        let bit = 1_u64 << (offset % 64);
+        if starts & bit == 0 {
+            return None;
+        }
+        let before = self.ranks[word] + (starts & (bit - 1)).count_ones();
+        self.digests.get(before as usize)
+    }
+}
+
+/// Digests of strings that begin inside of others, or in sections of few strings. One per worker.
+#[derive(Debug, Default)]
+pub(super) struct Remembered(HashMap<u64, Digest>);
+
+impl Remembered {
+    /// The digest of the string at `offset` of `section`.
+    pub fn get(&mut self, section: &[u8], offset: u64) -> Digest {
+        if let Some(digest) = self.0.get(&offset) {
+            return *digest;
+        }
+        let digest = digest_at(section, usize::try_from(offset).unwrap_or(usize::MAX));
+        if self.0.len() >= MAX_REMEMBERED {
+            self.0.clear();
+        }
+        self.0.insert(offset, digest);
+        digest
+    }
+}
+
+/// The digest of the string at `start`, as far as a name is read; where there is none, that of none.
+fn digest_at(section: &[u8], start: usize) -> Digest {
+    let string = section.get(start..).map_or(&b""[..], until_nul);
+    let mut digest = Digest::default();
+    digest.copy_from_slice(&blake3::hash(string).as_bytes()[..size_of::<Digest>()]);
+    digest
+}
+
+/// Parts of the section, each from the start of a string to that of another.
+fn chunks(section: &[u8]) -> Vec<(usize, usize)> {
+    let mut chunks = Vec::new();
+    let mut start = 0;
+    while start < section.len() {
+        let least = (start + CHUNK).min(section.len());
+        let nul = memchr::memchr(0, &section[least..]);
+        let end = nul.map_or(section.len(), |nul| least + nul + 1);
+        chunks.push((start, end));
+        start = end;
+    }
+    chunks
+}
