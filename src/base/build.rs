@@ -40,11 +40,11 @@ pub enum PrepareError {
 const MAX_TYPES: u32 = (1 << TYPE_BITS) - 1;
 const MAX_STRINGS: u32 = 1 << STRING_BITS;
 
-/// Prepares `base`, whose image has this digest.
+/// Prepares `base` on the current rayon pool.
 ///
 /// # Errors
 /// When nothing can be built upon it.
-pub fn prepare(base: Btf<'_>, digest: [u8; 32]) -> Result<Prepared, PrepareError> {
+pub fn prepare(base: Btf<'_>) -> Result<Prepared, PrepareError> {
     if base.base().is_some() {
         return Err(PrepareError::Split);
     }
@@ -55,30 +55,23 @@ pub fn prepare(base: Btf<'_>, digest: [u8; 32]) -> Result<Prepared, PrepareError
     if types > MAX_TYPES || strings > MAX_STRINGS {
         return Err(PrepareError::TooLarge { types, strings });
     }
-    let summary = Summary {
-        digest,
-        is_big_endian: base.is_big_endian(),
-        end_id: base.end_id(),
-        end_string: strings,
-    };
+    let summary =
+        Summary { is_big_endian: base.is_big_endian(), end_id: base.end_id(), end_string: strings };
     let (words, starts, strings) = base.into_parts();
     let mut records = Records { words, starts };
-    let string_table = unite_names(&mut records, &Strings(&strings));
-    let mut names = Names::of(&records);
-    let users = if names.shared.is_empty() { Users::default() } else { Users::of(&records) };
-    let others = names.complete(&users);
-    let irregular = irregular(&names, &others, &users);
-    let tainted = users.reaching([&others[..], &irregular].concat(), |_| true);
-    let tainted_records = Records {
-        words: tainted.iter().flat_map(|&id| records.get(id)).copied().collect(),
-        starts: starts_of(tainted.iter().map(|&id| records.get(id).len())),
-    };
+    let (united, mut uses) =
+        rayon::join(|| United::of(&records, &Strings(&strings)), || Uses::of(&records));
+    if !united.replaced.is_empty() {
+        united.rename(&mut records);
+        uses = Uses::of(&records);
+    }
+    let Uses { names, irregular, tainted, tainted_records } = uses;
     let (type_table, canonical) = normalize(&mut records, &names, &irregular);
     // In the order of `Section`.
     let sections = [
         records.starts,
         records.words,
-        string_table,
+        united.table.into_words(),
         type_table,
         names.table.into_words(),
         canonical,
@@ -136,33 +129,44 @@ fn starts_of(lengths: impl Iterator<Item = usize>) -> Vec<u32> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Makes the table of strings, and gives each name one offset in all records: strings may occur
-/// twice, or begin within another (rule S3).
-fn unite_names(records: &mut Records, strings: &Strings<'_>) -> Vec<u32> {
-    let mut within: Vec<u32> = Vec::new();
-    for (_, record) in records.iter() {
-        for_each_name(record, |name| {
-            if !strings.is_start(name) {
-                within.push(name);
+/// The strings of a base, each once: they may occur twice, or begin within another (rule S3).
+struct United {
+    table: TableBuilder<STRING_BITS>,
+    /// Which string stands for another one that is equal.
+    replaced: HashMap<u32, u32>,
+}
+
+impl United {
+    fn of(records: &Records, strings: &Strings<'_>) -> Self {
+        let within = strings.used_within(records);
+        let table = TableBuilder::with_capacity(strings.count() + within.len());
+        let mut united = Self { table, replaced: HashMap::new() };
+        strings.each(|start, string| united.add(strings, start, string));
+        within.into_iter().for_each(|start| united.add(strings, start, strings.at(start)));
+        united
+    }
+
+    /// Adds the string that begins at `start`, unless an equal one is there.
+    fn add(&mut self, strings: &Strings<'_>, start: u32, string: &[u8]) {
+        let first = match string {
+            [] => 0,
+            _ => {
+                let is_same = |other| strings.is_at(other, string);
+                self.table.find_or_add(string_hash(string), start, is_same)
             }
-        });
-    }
-    within.sort_unstable();
-    within.dedup();
-    let mut table = TableBuilder::with_capacity(strings.count() + within.len());
-    let mut replaced: HashMap<u32, u32> = HashMap::new();
-    for start in strings.starts().chain(within) {
-        let first = strings.add(&mut table, start);
+        };
         if first != start {
-            replaced.insert(start, first);
+            self.replaced.insert(start, first);
         }
     }
-    if !replaced.is_empty() {
+
+    /// Gives each name one offset in all records.
+    fn rename(&self, records: &mut Records) {
         for id in records.ids() {
-            map_names(records.get_mut(id), |name| replaced.get(&name).copied().unwrap_or(name));
+            let record = records.get_mut(id);
+            map_names(record, |name| self.replaced.get(&name).copied().unwrap_or(name));
         }
     }
-    table.into_words()
 }
 
 struct Strings<'a>(&'a [u8]);
@@ -172,11 +176,30 @@ impl<'a> Strings<'a> {
         memchr::memchr_iter(0, self.0).count()
     }
 
-    /// Where strings begin.
-    fn starts(&self) -> impl Iterator<Item = u32> {
-        let ends = memchr::memchr_iter(0, self.0).map(|end| end as u32 + 1);
-        let size = self.0.len() as u32;
-        std::iter::once(0).chain(ends).filter(move |&start| start < size)
+    /// Gives each string with its offset.
+    fn each(&self, mut visit: impl FnMut(u32, &[u8])) {
+        let mut start = 0;
+        for end in memchr::memchr_iter(0, self.0).chain([self.0.len()]) {
+            if start < self.0.len() {
+                visit(start as u32, &self.0[start..end]);
+            }
+            start = end + 1;
+        }
+    }
+
+    /// Names of records that begin within a string, in order.
+    fn used_within(&self, records: &Records) -> Vec<u32> {
+        let mut within: Vec<u32> = Vec::new();
+        for (_, record) in records.iter() {
+            for_each_name(record, |name| {
+                if !self.is_start(name) {
+                    within.push(name);
+                }
+            });
+        }
+        within.sort_unstable();
+        within.dedup();
+        within
     }
 
     fn is_start(&self, name: u32) -> bool {
@@ -188,13 +211,35 @@ impl<'a> Strings<'a> {
         &start[..memchr::memchr(0, start).unwrap_or(start.len())]
     }
 
-    /// Adds the string that begins at `start`; returns where the first that is equal does.
-    fn add(&self, table: &mut TableBuilder<STRING_BITS>, start: u32) -> u32 {
-        let wanted = self.at(start);
-        if wanted.is_empty() {
-            return 0;
-        }
-        table.find_or_add(string_hash(wanted), start, |other| self.at(other) == wanted)
+    /// Whether `string` is what begins at `start`.
+    fn is_at(&self, start: u32, string: &[u8]) -> bool {
+        let rest = self.0[start as usize..].strip_prefix(string);
+        rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == 0))
+    }
+}
+
+/// Which types names stand for, and which types that matters to.
+struct Uses {
+    names: Names,
+    /// See [`irregular`].
+    irregular: Vec<u32>,
+    /// The types that [`Section::Tainted`] has.
+    tainted: Vec<u32>,
+    tainted_records: Records,
+}
+
+impl Uses {
+    fn of(records: &Records) -> Self {
+        let mut names = Names::of(records);
+        let users = if names.shared.is_empty() { Users::default() } else { Users::of(records) };
+        let others = names.complete(&users);
+        let irregular = irregular(&names, &others, &users);
+        let tainted = users.reaching([&others[..], &irregular].concat(), |_| true);
+        let tainted_records = Records {
+            words: tainted.iter().flat_map(|&id| records.get(id)).copied().collect(),
+            starts: starts_of(tainted.iter().map(|&id| records.get(id).len())),
+        };
+        Self { names, irregular, tainted, tainted_records }
     }
 }
 

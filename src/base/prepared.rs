@@ -106,8 +106,6 @@ pub struct StringSlot {
 /// What a prepared base says about its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Digest of the base's image.
-    pub digest: [u8; 32],
     /// Whether the base is in big-endian byte order.
     pub is_big_endian: bool,
     /// The id after that of its last type.
@@ -137,26 +135,32 @@ impl Prepared {
         if !is_whole {
             return None;
         }
-        let summary = summary_of(words);
+        let summary = Summary {
+            is_big_endian: words[1] & 1 != 0,
+            end_id: words[END_ID],
+            end_string: words[END_STRING],
+        };
         let extents = extents(words)?;
         let has_strings = extents[Section::COUNT].len() * 4 >= summary.end_string as usize;
-        let is_wanted = summary.digest == *digest && has_strings;
+        let stored_digest: &[u8] =
+            bytemuck::cast_slice(&words[FIXED_WORDS - DIGEST_WORDS..FIXED_WORDS]);
+        let is_wanted = stored_digest == digest && has_strings;
         is_wanted.then_some(Self { summary, data: Data::Stored(stored, extents) })
     }
 
-    /// The words to store.
+    /// The words to store; `digest` is that of the base's image.
     #[must_use]
-    pub fn to_words(&self) -> Vec<u32> {
+    pub fn to_words(&self, digest: &[u8; 32]) -> Vec<u32> {
         let (sections, strings) = match &self.data {
             Data::Owned { sections, strings } => (sections, strings),
             Data::Stored(stored, _) => return stored.words().to_vec(),
         };
         let size = sections.iter().map(Vec::len).sum::<usize>() + strings.len().div_ceil(4);
         let mut words = Vec::with_capacity(HEADER_WORDS + size);
-        let Summary { digest, is_big_endian, end_id, end_string } = &self.summary;
+        let Summary { is_big_endian, end_id, end_string } = &self.summary;
         words.extend([MAGIC, FORMAT << 1 | u32::from(*is_big_endian), 0, 0, *end_id, *end_string]);
-        let digest = digest.chunks_exact(4);
-        words.extend(digest.map(|bytes| u32::from_le_bytes(bytes.try_into().expect("of four"))));
+        let digest = digest.as_chunks().0;
+        words.extend(digest.iter().map(|bytes| u32::from_ne_bytes(*bytes)));
         let mut start = HEADER_WORDS;
         for section in sections {
             words.extend([start as u32, (start + section.len()) as u32]);
@@ -323,20 +327,6 @@ impl Prepared {
             Data::Owned { sections, .. } => &sections[section as usize],
             Data::Stored(stored, extents) => &stored.words()[extents[section as usize].clone()],
         }
-    }
-}
-
-fn summary_of(words: &[u32]) -> Summary {
-    let mut digest = [0; 32];
-    let stored = &words[FIXED_WORDS - DIGEST_WORDS..FIXED_WORDS];
-    for (bytes, word) in digest.chunks_exact_mut(4).zip(stored) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    Summary {
-        digest,
-        is_big_endian: words[1] & 1 != 0,
-        end_id: words[END_ID],
-        end_string: words[END_STRING],
     }
 }
 

@@ -120,16 +120,6 @@ impl Kind {
         )
     }
 
-    /// Where the reference is in an element, if elements have one.
-    #[must_use]
-    pub const fn element_target(self) -> Option<usize> {
-        match self {
-            Self::Struct | Self::Union | Self::FuncProto => Some(1),
-            Self::Datasec => Some(0),
-            _ => None,
-        }
-    }
-
     /// Where the name is in an element, if elements have one.
     #[must_use]
     pub const fn element_name(self) -> Option<usize> {
@@ -183,20 +173,26 @@ pub const fn kind_of(record: &[u32]) -> Kind {
 
 /// Calls `visit` with every reference of `record`, in order: target, array element and index,
 /// then those of the elements.
+///
+/// # Panics
+/// On a record of unknown kind.
 #[inline]
 pub fn for_each_ref(record: &[u32], mut visit: impl FnMut(u32)) {
     let kind = kind_of(record);
     if kind.has_target() {
         visit(record[2]);
     }
-    if kind == Kind::Array {
-        visit(record[3]);
-        visit(record[4]);
-    }
-    if let Some(target) = kind.element_target() {
-        for element in record[3..].chunks_exact(kind.element_words()) {
-            visit(element[target]);
+    match kind {
+        Kind::Array => {
+            visit(record[3]);
+            visit(record[4]);
         }
+        Kind::Struct | Kind::Union => {
+            elements::<3>(record).iter().for_each(|words| visit(words[1]));
+        }
+        Kind::FuncProto => elements::<2>(record).iter().for_each(|words| visit(words[1])),
+        Kind::Datasec => elements::<3>(record).iter().for_each(|words| visit(words[0])),
+        _ => {}
     }
 }
 
@@ -205,17 +201,25 @@ pub fn for_each_ref(record: &[u32], mut visit: impl FnMut(u32)) {
 #[inline]
 pub fn map_refs(record: &mut [u32], mut change: impl FnMut(u32) -> u32) {
     let kind = kind_of(record);
+    let mut replace = |word: &mut u32| *word = change(*word);
     if kind.has_target() {
-        record[2] = change(record[2]);
+        replace(&mut record[2]);
     }
-    if kind == Kind::Array {
-        record[3] = change(record[3]);
-        record[4] = change(record[4]);
-    }
-    if let Some(target) = kind.element_target() {
-        for element in record[3..].chunks_exact_mut(kind.element_words()) {
-            element[target] = change(element[target]);
+    match kind {
+        Kind::Array => {
+            replace(&mut record[3]);
+            replace(&mut record[4]);
         }
+        Kind::Struct | Kind::Union => {
+            elements_mut::<3>(record).iter_mut().for_each(|words| replace(&mut words[1]));
+        }
+        Kind::FuncProto => {
+            elements_mut::<2>(record).iter_mut().for_each(|words| replace(&mut words[1]));
+        }
+        Kind::Datasec => {
+            elements_mut::<3>(record).iter_mut().for_each(|words| replace(&mut words[0]));
+        }
+        _ => {}
     }
 }
 
@@ -225,23 +229,38 @@ pub fn map_refs(record: &mut [u32], mut change: impl FnMut(u32) -> u32) {
 /// On a record of unknown kind.
 #[inline]
 pub fn for_each_name(record: &[u32], mut visit: impl FnMut(u32)) {
-    let kind = kind_of(record);
     visit(record[0]);
-    if let Some(name) = kind.element_name() {
-        for element in record[3..].chunks_exact(kind.element_words()) {
-            visit(element[name]);
+    match kind_of(record) {
+        Kind::Struct | Kind::Union | Kind::Enum64 => {
+            elements::<3>(record).iter().for_each(|words| visit(words[0]));
         }
+        Kind::Enum | Kind::FuncProto => {
+            elements::<2>(record).iter().for_each(|words| visit(words[0]));
+        }
+        _ => {}
     }
 }
 
 /// Replaces every name of `record` by what `change` makes of it: its own, then its elements'.
 #[inline]
 pub fn map_names(record: &mut [u32], mut change: impl FnMut(u32) -> u32) {
-    let kind = kind_of(record);
     record[0] = change(record[0]);
-    if let Some(name) = kind.element_name() {
-        for element in record[3..].chunks_exact_mut(kind.element_words()) {
-            element[name] = change(element[name]);
+    match kind_of(record) {
+        Kind::Struct | Kind::Union | Kind::Enum64 => {
+            elements_mut::<3>(record).iter_mut().for_each(|words| words[0] = change(words[0]));
         }
+        Kind::Enum | Kind::FuncProto => {
+            elements_mut::<2>(record).iter_mut().for_each(|words| words[0] = change(words[0]));
+        }
+        _ => {}
     }
+}
+
+/// The elements of a record of a kind whose elements are of so many words.
+fn elements<const WORDS: usize>(record: &[u32]) -> &[[u32; WORDS]] {
+    record[3..].as_chunks().0
+}
+
+fn elements_mut<const WORDS: usize>(record: &mut [u32]) -> &mut [[u32; WORDS]] {
+    record[3..].as_chunks_mut().0
 }

@@ -459,6 +459,8 @@ impl<'base> Btf<'base> {
 
     /// Finds where records start; they must fill the section exactly.
     fn find_records(&mut self) -> Result<(), BtfError> {
+        // Those of kernels have eight words on average.
+        self.starts.reserve(self.words.len() / 7);
         let mut start = 0;
         while start < self.words.len() {
             let id = self.end_id();
@@ -524,10 +526,20 @@ impl<'base> Btf<'base> {
     fn check_records(&self) -> Result<(), BtfError> {
         let (end_id, end_string) = (self.end_id(), self.end_string());
         for (index, (id, record)) in self.records().enumerate() {
-            let mut found = None;
             let Some(kind) = Info(record[1]).kind() else {
                 continue;
             };
+            let is_known = self.base.is_some() || record[2] == 0 || record[2] >= self.first_id;
+            let is_wrong_function =
+                kind == Kind::Func && is_known && self.kind(record[2]) != Some(Kind::FuncProto);
+            // Nearly always all is well, which the greatest ones alone tell.
+            let (mut name, mut target) = (0, 0);
+            for_each_name(record, |other| name = name.max(other));
+            for_each_ref(record, |other| target = target.max(other));
+            if name < end_string && target < end_id && !is_wrong_function {
+                continue;
+            }
+            let mut found = None;
             for_each_name(record, |name| {
                 if name >= end_string {
                     found.get_or_insert(Fault::Name { id, name });
@@ -538,8 +550,7 @@ impl<'base> Btf<'base> {
                     found.get_or_insert(Fault::Reference { id, target });
                 }
             });
-            let is_known = self.base.is_some() || record[2] == 0 || record[2] >= self.first_id;
-            if kind == Kind::Func && is_known && self.kind(record[2]) != Some(Kind::FuncProto) {
+            if is_wrong_function {
                 found.get_or_insert(Fault::Prototype { id, target: record[2] });
             }
             if let Some(found) = found {

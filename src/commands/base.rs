@@ -20,9 +20,10 @@ use crate::store::Session;
 pub(super) struct Base<'a> {
     path: &'a Path,
     session: &'a Session<'a>,
-    /// The digest of its image: its key, and what the note of a module says.
-    key: Key,
-    /// Its image, if it had to be read to know the key.
+    /// The digest of its image: its key, and what the note of a module says. Made when it is first
+    /// needed.
+    key: OnceLock<Key>,
+    /// Its image, unless the cache knows the key.
     image: Option<Vec<u8>>,
     prepared: OnceLock<Result<Arc<Prepared>, Error>>,
     whole: OnceLock<Result<Btf<'static>, Error>>,
@@ -31,11 +32,13 @@ pub(super) struct Base<'a> {
 impl<'a> Base<'a> {
     /// The base at `path`. It is read now, unless the cache knows the file.
     pub(super) fn open(path: &'a Path, session: &'a Session<'a>) -> Result<Self> {
-        let mut image = None;
-        let key = session.base_key(path, || {
-            let read = image.insert(load::base_image(path)?);
-            Ok::<_, LoadError>(key_of(read))
-        })?;
+        let (key, mut image) = (OnceLock::new(), None);
+        if session.cache().is_some() {
+            let read = || Ok::<_, LoadError>(key_of(image.insert(load::base_image(path)?)));
+            _ = key.set(session.base_key(path, read)?);
+        } else {
+            image = Some(load::base_image(path)?);
+        }
         let (prepared, whole) = (OnceLock::new(), OnceLock::new());
         Ok(Self { path, session, key, image, prepared, whole })
     }
@@ -46,13 +49,19 @@ impl<'a> Base<'a> {
     }
 
     /// Its key.
-    pub(super) const fn key(&self) -> Key {
-        self.key
+    pub(super) fn key(&self) -> Key {
+        let image = || self.image.as_deref().expect("it was read if its key is not known");
+        *self.key.get_or_init(|| key_of(image()))
+    }
+
+    /// Bytes of its image that have to be worked on.
+    pub(super) fn size_to_prepare(&self) -> u64 {
+        self.image.as_ref().map_or(0, |image| image.len() as u64)
     }
 
     /// The note about it, for modules of this byte order.
     pub(super) fn note(&self, big_endian: bool) -> Vec<u8> {
-        note::to_bytes(&self.key.0.into(), big_endian)
+        note::to_bytes(&self.key().0.into(), big_endian)
     }
 
     /// Its prepared form.
@@ -75,14 +84,20 @@ impl<'a> Base<'a> {
     }
 
     fn prepare(&self) -> Result<Prepared> {
-        if let Some(prepared) = self.session.prepared_base(&self.key) {
+        // Without a cache nobody asks for the key.
+        let key = self.session.cache().map(|_| self.key());
+        if let Some(prepared) = key.and_then(|key| self.session.prepared_base(&key)) {
             return Ok(prepared);
         }
         let base = load::base_from(self.path, &self.image()?)?;
-        self.session.keep_outline(&self.key, || footing::outline(&base));
-        let prepared = prepare(base, self.key.0)
+        if let Some(key) = key {
+            self.session.keep_outline(&key, || footing::outline(&base));
+        }
+        let prepared = prepare(base)
             .with_context(|| format!("failed to build upon `{}`", self.path.display()))?;
-        self.session.keep_prepared_base(&self.key, &prepared);
+        if let Some(key) = key {
+            self.session.keep_prepared_base(&key, &prepared);
+        }
         Ok(prepared)
     }
 
@@ -92,7 +107,7 @@ impl<'a> Base<'a> {
         }
         let image = load::base_image(self.path)?;
         let path = self.path.display();
-        ensure!(key_of(&image) == self.key, "`{path}` has changed since the run began");
+        ensure!(key_of(&image) == self.key(), "`{path}` has changed since the run began");
         Ok(image.into())
     }
 }

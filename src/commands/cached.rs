@@ -50,7 +50,8 @@ pub(super) fn encode<'a>(
     let hash = || hash(&input, pool);
     // If it cannot be had, whoever encodes upon it will say why.
     let prepared = || asked.base.and_then(|base| base.prepared().ok().cloned());
-    let base = asked.base.map(|base| BaseAsked { key: base.key(), prepared: &prepared });
+    let base = asked.base.filter(|_| session.cache().is_some());
+    let base = base.map(|base| BaseAsked { key: base.key(), prepared: &prepared });
     let Answer { hit, moved, check, ticket } =
         timing.phase("cache", || inquiry.find(&input, asked.options, base, hash));
     let is_moved = moved.is_some();

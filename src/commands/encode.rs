@@ -94,6 +94,7 @@ fn encode_all(
             let state = || progress::last_phase(&timing);
             progress::during(!output.is_quiet(), &state, || {
                 let input_size = fs_err::metadata(input).map_or(0, |metadata| metadata.len());
+                let input_size = input_size + base.as_ref().map_or(0, Base::size_to_prepare);
                 job.encode(input, &request.jobs.pool_here(input_size)?, &timing)
             })
         }

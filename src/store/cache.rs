@@ -146,7 +146,11 @@ impl Cache {
     /// # Errors
     /// When it cannot be stored.
     pub fn put_prepared_base(&self, base: &Key, prepared: &Prepared) -> Result<Stored, Problem> {
-        self.put(self.bases(), &prepared_key(base), bytemuck::cast_slice(&prepared.to_words()))
+        self.put(
+            self.bases(),
+            &prepared_key(base),
+            bytemuck::cast_slice(&prepared.to_words(&base.0)),
+        )
     }
 
     /// The types of the base of this key as hashes.

@@ -126,7 +126,7 @@ fn modules_that_are_encoded_distilled_are_as_by_libbpf() {
         return;
     };
     let base = Btf::parse(&image, None).unwrap();
-    let prepared = Arc::new(prepare(Btf::parse(&image, None).unwrap(), [0; 32]).unwrap());
+    let prepared = Arc::new(prepare(Btf::parse(&image, None).unwrap()).unwrap());
     let (options, timing) = (Options::default(), Timing::default());
     for Module { path, .. } in &modules {
         let encoded = pipeline::encode(path, Some(&prepared), &options, &timing).unwrap();
