@@ -3,11 +3,12 @@
 use hashbrown::HashMap;
 use thiserror::Error;
 
+use super::asked::{Asked, Bits, Restriction};
 use super::prepared::{
     KeyTableBuilder, Prepared, STRING_BITS, Section, Summary, TYPE_BITS, TableBuilder, record_hash,
     string_hash,
 };
-use crate::btf::kind::{for_each_name, for_each_ref, map_names, map_refs};
+use crate::btf::kind::{for_each_name, for_each_ref, kind_of, map_names, map_refs};
 use crate::btf::read::Btf;
 use crate::pool::{Ref, is_definition, key_of};
 
@@ -45,6 +46,19 @@ const MAX_STRINGS: u32 = 1 << STRING_BITS;
 /// # Errors
 /// When nothing can be built upon it.
 pub fn prepare(base: Btf<'_>) -> Result<Prepared, PrepareError> {
+    prepare_some(base, None)
+}
+
+/// Prepares so much of `base` as a module with these strings can ask for, and perhaps too little: see
+/// [`Prepared::is_insufficient`].
+///
+/// # Errors
+/// When nothing can be built upon it.
+pub fn prepare_for(base: Btf<'_>, asked: Asked) -> Result<Prepared, PrepareError> {
+    prepare_some(base, Some(asked))
+}
+
+fn prepare_some(base: Btf<'_>, asked: Option<Asked>) -> Result<Prepared, PrepareError> {
     if base.base().is_some() {
         return Err(PrepareError::Split);
     }
@@ -60,13 +74,14 @@ pub fn prepare(base: Btf<'_>) -> Result<Prepared, PrepareError> {
     let (words, starts, strings) = base.into_parts();
     let mut records = Records { words, starts };
     let (united, mut uses) =
-        rayon::join(|| United::of(&records, &Strings(&strings)), || Uses::of(&records));
+        rayon::join(|| United::of(&records, &Strings(&strings), asked), || Uses::of(&records));
     if !united.replaced.is_empty() {
         united.rename(&mut records);
         uses = Uses::of(&records);
     }
     let Uses { names, irregular, tainted, tainted_records } = uses;
-    let (type_table, canonical) = normalize(&mut records, &names, &irregular);
+    let (type_table, canonical) =
+        normalize(&mut records, &names, &irregular, united.restriction.as_ref());
     // In the order of `Section`.
     let sections = [
         records.starts,
@@ -80,7 +95,7 @@ pub fn prepare(base: Btf<'_>) -> Result<Prepared, PrepareError> {
         tainted_records.words,
     ];
     const { assert!(Section::TaintedRecords as usize == 8) }
-    Ok(Prepared::new(summary, strings, sections))
+    Ok(Prepared::new(summary, strings, sections, united.restriction))
 }
 
 /// Records by id, from 1.
@@ -106,6 +121,19 @@ impl Records {
 
     fn ids(&self) -> std::ops::RangeInclusive<u32> {
         1..=self.len() as u32
+    }
+
+    /// Whether a restricted table has the type: all its names are known, and that of the type that it
+    /// refers to.
+    fn is_admitted(&self, id: u32, restriction: &Restriction) -> bool {
+        let record = self.get(id);
+        if !restriction.has_name(record[0]) {
+            return false;
+        }
+        let mut is_known = true;
+        for_each_name(record, |name| is_known &= restriction.has_name(name));
+        let target = if kind_of(record).has_target() { record[2] } else { 0 };
+        is_known && (target == 0 || restriction.has_name(self.get(target)[0]))
     }
 
     /// Adds the record of `id` to a table; returns the type there that has the same.
@@ -134,26 +162,52 @@ struct United {
     table: TableBuilder<STRING_BITS>,
     /// Which string stands for another one that is equal.
     replaced: HashMap<u32, u32>,
+    /// If these are not all strings.
+    restriction: Option<Restriction>,
 }
 
 impl United {
-    fn of(records: &Records, strings: &Strings<'_>) -> Self {
+    /// All strings, or those that are `asked` for.
+    fn of(records: &Records, strings: &Strings<'_>, asked: Option<Asked>) -> Self {
         let within = strings.used_within(records);
-        let table = TableBuilder::with_capacity(strings.count() + within.len());
-        let mut united = Self { table, replaced: HashMap::new() };
-        strings.each(|start, string| united.add(strings, start, string));
-        within.into_iter().for_each(|start| united.add(strings, start, strings.at(start)));
+        let Some(asked) = asked else {
+            let mut united = Self::with_capacity(strings.count() + within.len());
+            strings.each(|start, string| united.add(strings, start, string, string_hash(string)));
+            let string = |start| (start, strings.at(start));
+            for (start, string) in within.into_iter().map(string) {
+                united.add(strings, start, string, string_hash(string));
+            }
+            return united;
+        };
+        let mut found: Vec<(u32, u64)> = Vec::new();
+        let mut names = Bits::new(strings.0.len());
+        let mut look = |start: u32, string: &[u8]| {
+            let hash = string_hash(string);
+            if asked.has(string, hash) {
+                names.set(start as usize);
+                found.push((start, hash));
+            }
+        };
+        strings.each(&mut look);
+        within.iter().for_each(|&start| look(start, strings.at(start)));
+        let mut united = Self::with_capacity(found.len());
+        for (start, hash) in found {
+            united.add(strings, start, strings.at(start), hash);
+        }
+        united.restriction = Some(Restriction::new(asked, names, !within.is_empty()));
         united
     }
 
+    fn with_capacity(count: usize) -> Self {
+        let table = TableBuilder::with_capacity(count);
+        Self { table, replaced: HashMap::new(), restriction: None }
+    }
+
     /// Adds the string that begins at `start`, unless an equal one is there.
-    fn add(&mut self, strings: &Strings<'_>, start: u32, string: &[u8]) {
+    fn add(&mut self, strings: &Strings<'_>, start: u32, string: &[u8], hash: u64) {
         let first = match string {
             [] => 0,
-            _ => {
-                let is_same = |other| strings.is_at(other, string);
-                self.table.find_or_add(string_hash(string), start, is_same)
-            }
+            _ => self.table.find_or_add(hash, start, |other| strings.is_at(other, string)),
         };
         if first != start {
             self.replaced.insert(start, first);
@@ -384,15 +438,27 @@ fn irregular(names: &Names, others: &[u32], users: &Users) -> Vec<u32> {
     users.reaching(roots, |id| names.key(id) == 0)
 }
 
-/// Brings all records into normal form; gives the table of them, and for each irregular type and each
-/// that occurs twice, by id, the one in the table.
-fn normalize(records: &mut Records, names: &Names, irregular: &[u32]) -> (Vec<u32>, Vec<u32>) {
+/// Brings all records into normal form, or those that the restriction admits; gives the table of
+/// them, and for each irregular type and each that occurs twice, by id, the one in the table.
+fn normalize(
+    records: &mut Records,
+    names: &Names,
+    irregular: &[u32],
+    restriction: Option<&Restriction>,
+) -> (Vec<u32>, Vec<u32>) {
     let order = in_order_of_reference(records, names, irregular);
     let mut canonical: HashMap<u32, u32> = irregular.iter().map(|&id| (id, id)).collect();
-    let mut table = TableBuilder::with_capacity(records.len());
+    let admitted: Vec<u32> = match restriction {
+        Some(restriction) => {
+            records.ids().filter(|&id| records.is_admitted(id, restriction)).collect()
+        }
+        None => records.ids().collect(),
+    };
+    let mut table = TableBuilder::with_capacity(admitted.len() + irregular.len());
     let mut repeated: Vec<[u32; 2]> = Vec::new();
     let mut is_irregular = irregular.iter().copied().peekable();
-    for id in records.ids() {
+    for id in admitted {
+        while is_irregular.next_if(|&irregular| irregular < id).is_some() {}
         if is_irregular.next_if_eq(&id).is_none() {
             map_refs(records.get_mut(id), |target| match names.key(target) {
                 0 => target,

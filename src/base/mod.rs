@@ -7,12 +7,14 @@
 //! alone; names that it defines more than once, and what reaches those, are told apart in
 //! [`crate::merge`] by where their references lead.
 
+mod asked;
 mod build;
 mod mapping;
 mod matching;
 mod prepared;
 
-pub use build::{PrepareError, prepare};
+pub use asked::Asked;
+pub use build::{PrepareError, prepare, prepare_for};
 pub use mapping::Mapping;
 pub use matching::Matching;
 pub use prepared::{Prepared, Stored, StringSlot, Summary};

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::asked::Restriction;
 use super::mapping::Mapping;
 use crate::pool;
 
@@ -60,6 +61,8 @@ impl Section {
 pub struct Prepared {
     summary: Summary,
     data: Data,
+    /// What it was prepared for, if not for everything.
+    restriction: Option<Restriction>,
 }
 
 /// Where everything is: made here, or in a file that is mapped.
@@ -119,8 +122,16 @@ impl Prepared {
         summary: Summary,
         strings: Vec<u8>,
         sections: [Vec<u32>; Section::COUNT],
+        restriction: Option<Restriction>,
     ) -> Self {
-        Self { summary, data: Data::Owned { sections, strings } }
+        Self { summary, data: Data::Owned { sections, strings }, restriction }
+    }
+
+    /// Whether something was asked of it that it was not prepared for: what was made with it is then
+    /// to be made again.
+    #[must_use]
+    pub fn is_insufficient(&self) -> bool {
+        self.restriction.as_ref().is_some_and(Restriction::is_insufficient)
     }
 
     /// A prepared base that was stored, of the base with this digest; `None` if it is damaged or
@@ -145,7 +156,8 @@ impl Prepared {
         let stored_digest: &[u8] =
             bytemuck::cast_slice(&words[FIXED_WORDS - DIGEST_WORDS..FIXED_WORDS]);
         let is_wanted = stored_digest == digest && has_strings;
-        is_wanted.then_some(Self { summary, data: Data::Stored(stored, extents) })
+        let data = Data::Stored(stored, extents);
+        is_wanted.then_some(Self { summary, data, restriction: None })
     }
 
     /// The words to store; `digest` is that of the base's image.
@@ -234,12 +246,16 @@ impl Prepared {
             })
         };
         let is_likely = wanted.first() == Some(&slot.first);
-        match Table::<STRING_BITS>::matching(slot.word, slot.hash) {
+        let found = match Table::<STRING_BITS>::matching(slot.word, slot.hash) {
             Some(start) if is_likely && is_wanted(start) => Some(start),
             _ if slot.word == 0 => None,
             _ => {
                 Table::<STRING_BITS>(self.section(Section::StringTable)).find(slot.hash, is_wanted)
             }
+        };
+        match (found, &self.restriction) {
+            (None, Some(restriction)) => restriction.search(strings, wanted, slot.hash),
+            _ => found,
         }
     }
 
@@ -255,8 +271,11 @@ impl Prepared {
     #[must_use]
     pub fn class(&self, record: &[u32]) -> Option<(u32, bool)> {
         let table = Table::<TYPE_BITS>(self.section(Section::TypeTable));
-        let id = table.find(record_hash(record), |id| self.record(id) == record)?;
-        Some((id, self.canonical(id).is_none()))
+        let found = table.find(record_hash(record), |id| self.record(id) == record);
+        if let (None, Some(restriction)) = (found, &self.restriction) {
+            restriction.missed(record);
+        }
+        found.map(|id| (id, self.canonical(id).is_none()))
     }
 
     /// The same, where type `guess` is likely to be it: one look at that is then enough.

@@ -8,9 +8,10 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use btfcache_schema::Key;
 
-use crate::base::{Prepared, prepare};
+use crate::base::{Asked, Prepared, prepare, prepare_for};
 use crate::btf::load::{self, LoadError};
 use crate::btf::read::Btf;
+use crate::elf::{ElfFile, Input};
 use crate::embed::note;
 use crate::footing;
 use crate::store::Session;
@@ -25,13 +26,16 @@ pub(super) struct Base<'a> {
     key: OnceLock<Key>,
     /// Its image, unless the cache knows the key.
     image: Option<Vec<u8>>,
+    /// Whether one input is encoded upon it.
+    is_for_one: bool,
     prepared: OnceLock<Result<Arc<Prepared>, Error>>,
     whole: OnceLock<Result<Btf<'static>, Error>>,
 }
 
 impl<'a> Base<'a> {
-    /// The base at `path`. It is read now, unless the cache knows the file.
-    pub(super) fn open(path: &'a Path, session: &'a Session<'a>) -> Result<Self> {
+    /// The base at `path` of one input, if `is_for_one`, or of many. It is read now, unless the cache
+    /// knows the file.
+    pub(super) fn open(path: &'a Path, session: &'a Session<'a>, is_for_one: bool) -> Result<Self> {
         let (key, mut image) = (OnceLock::new(), None);
         if session.cache().is_some() {
             let read = || Ok::<_, LoadError>(key_of(image.insert(load::base_image(path)?)));
@@ -40,7 +44,7 @@ impl<'a> Base<'a> {
             image = Some(load::base_image(path)?);
         }
         let (prepared, whole) = (OnceLock::new(), OnceLock::new());
-        Ok(Self { path, session, key, image, prepared, whole })
+        Ok(Self { path, session, key, image, is_for_one, prepared, whole })
     }
 
     /// Its file.
@@ -70,6 +74,20 @@ impl<'a> Base<'a> {
         prepared.as_ref().map_err(again)
     }
 
+    /// Its prepared form for `input`. If that is the only input of a run that keeps nothing, so much is
+    /// prepared as it can ask for.
+    pub(super) fn prepared_for(&self, input: &Input) -> Result<Arc<Prepared>> {
+        let asked = match input {
+            Input::File(elf) if self.is_for_one && self.session.cache().is_none() => asked_by(elf),
+            _ => None,
+        };
+        let Some(asked) = asked else {
+            return self.prepared().cloned();
+        };
+        let base = load::base_from(self.path, &self.image()?)?;
+        Ok(Arc::new(prepare_for(base, asked).with_context(|| self.failed())?))
+    }
+
     /// All of it.
     pub(super) fn whole(&self) -> Result<&Btf<'static>> {
         let parse = || Ok(load::base_from(self.path, &self.image()?)?);
@@ -93,12 +111,15 @@ impl<'a> Base<'a> {
         if let Some(key) = key {
             self.session.keep_outline(&key, || footing::outline(&base));
         }
-        let prepared = prepare(base)
-            .with_context(|| format!("failed to build upon `{}`", self.path.display()))?;
+        let prepared = prepare(base).with_context(|| self.failed())?;
         if let Some(key) = key {
             self.session.keep_prepared_base(&key, &prepared);
         }
         Ok(prepared)
+    }
+
+    fn failed(&self) -> String {
+        format!("failed to build upon `{}`", self.path.display())
     }
 
     fn image(&self) -> Result<Cow<'_, [u8]>> {
@@ -110,6 +131,20 @@ impl<'a> Base<'a> {
         ensure!(key_of(&image) == self.key(), "`{path}` has changed since the run began");
         Ok(image.into())
     }
+}
+
+/// What a module with little DWARF can ask of a base. It does not pay for a large one.
+fn asked_by(elf: &ElfFile) -> Option<Asked> {
+    const MOST: u64 = 1 << 20;
+    let strings = |name| {
+        let section = elf.section(name).filter(|section| section.has_bytes())?;
+        let is_small = elf.unpacked_size(section) <= MOST;
+        // If it cannot be read, whoever decodes it will say why.
+        is_small.then(|| elf.bytes(section).ok()).flatten()
+    };
+    // File names are looked up like other strings that begin elsewhere.
+    let lines = strings(".debug_line_str").unwrap_or_default();
+    Some(Asked::of(&[&strings(".debug_str")?, &lines]))
 }
 
 fn key_of(image: &[u8]) -> Key {

@@ -85,7 +85,9 @@ fn encode_all(
     session: &Session<'_>,
     output: Output,
 ) -> Result<()> {
-    let open = |path| Base::open(path, session).with_context(|| failed_upon(inputs, path));
+    let is_for_one = inputs.len() == 1 && request.files_from.is_none();
+    let open =
+        |path| Base::open(path, session, is_for_one).with_context(|| failed_upon(inputs, path));
     let base = request.base.as_deref().map(open).transpose()?;
     let job = Job { request, session, base: base.as_ref(), output };
     match inputs {
@@ -126,8 +128,13 @@ impl Job<'_> {
         let target = Destination::of(input, base, request)?;
         let asked = Asked { input, options, base, pool };
         let make = |input: &Input| {
-            let prepared = base.map(Base::prepared).transpose()?;
-            let encoded = pipeline::encode_input(input, prepared, options, timing)?;
+            let prepared = base.map(|base| base.prepared_for(input)).transpose()?;
+            let encode = |base| pipeline::encode_input(input, base, options, timing);
+            let mut encoded = encode(prepared.as_ref())?;
+            let is_insufficient = prepared.as_ref().is_some_and(|base| base.is_insufficient());
+            if let Some(base) = base.filter(|_| is_insufficient) {
+                encoded = encode(Some(base.prepared()?))?;
+            }
             match base.filter(|_| options.features.has(Feature::DistilledBase)) {
                 Some(base) => pipeline::distill(encoded, base.whole()?, timing),
                 None => Ok(encoded),

@@ -2,7 +2,8 @@
 //! cannot be.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use btfcache::btf::load::{self, Images};
 use btfcache::btf::read::Btf;
@@ -10,6 +11,7 @@ use btfcache::distill::distill;
 use btfcache::embed::note;
 
 use super::cache::Bench;
+use crate::harness::skip;
 
 const DISTILLED: &str = "--features=+distilled_base";
 
@@ -214,4 +216,80 @@ fn a_bad_base_is_told_once() {
     let told = String::from_utf8(output.unwrap().stderr).unwrap();
     assert!(told.contains("failed to encode `second` upon `kernel`"), "{told}");
     bench.quiet("verify -q third --base kernel");
+}
+
+/// A run without a cache prepares so much of the base as its one module needs. Half of this module's
+/// names are not where such a run looks for them, and one of those is that of a type of the base.
+#[test]
+fn a_base_prepared_for_one_module_gives_the_same() {
+    let Some(bench) = bench("a_base_prepared_for_one_module_gives_the_same") else { return };
+    let types = "struct device { int id; struct node *first; };
+        enum state { STATE_OFF, STATE_ON = 7 }; typedef int (*handler)(struct device *device, enum state to);
+        struct table { handler handlers[5]; const char *name; union { long first; struct node node; }; };";
+    bench.compile("kernel", &format!("{types} struct table table; enum state state;"));
+    bench.quiet("encode --no-cache --in-place kernel");
+    let own = "struct mine { struct table table; struct device *device; handler handler; } mine;";
+    bench.compile("module", &format!("{types} {own}"));
+    fs::write(
+        bench.path("inline.c"),
+        format!("struct node {{ struct node *next; int value; }}; {types} {own}"),
+    )
+    .unwrap();
+    let arguments = ["-g", "-fno-merge-debug-strings", "-c", "inline.c", "-o", "inline.ko"];
+    let folder = bench.path("");
+    assert!(Command::new("gcc").args(arguments).current_dir(folder).status().unwrap().success());
+    for name in ["module", "inline.ko"] {
+        bench.quiet(&format!("encode --no-cache --base kernel {name} -o alone"));
+        bench.quiet(&format!("encode --base kernel {name} -o cached"));
+        let (alone, cached) = (fs::read(bench.path("alone")), fs::read(bench.path("cached")));
+        assert!(alone.unwrap() == cached.unwrap(), "{name}");
+        let image = fs::read(bench.path("alone")).unwrap();
+        let base = load::base(&bench.path("kernel")).unwrap();
+        let split = Btf::parse(&image, Some(&base)).unwrap();
+        let own: Vec<&[u8]> = split.records().map(|(_, record)| split.name(record[0])).collect();
+        assert!(own.contains(&&b"mine"[..]), "{name}");
+        assert!(
+            !own.iter().any(|name| [&b"table"[..], b"state", b"handler"].contains(name)),
+            "{name}"
+        );
+    }
+}
+
+/// With `BTFCACHE_TEST_BASE=BTF` and `BTFCACHE_TEST_MODULES=FOLDER`: the same for every module there.
+#[test]
+fn modules_of_a_kernel_are_the_same_alone_and_together() {
+    const TEST: &str = "modules_of_a_kernel_are_the_same_alone_and_together";
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let (base, folder) = (variable("BTFCACHE_TEST_BASE"), variable("BTFCACHE_TEST_MODULES"));
+    let (Some(base), Some(folder)) = (base, folder) else {
+        return skip(TEST, "set BTFCACHE_TEST_BASE and BTFCACHE_TEST_MODULES");
+    };
+    let Some(bench) = Bench::new(TEST) else { return };
+    let modules = files_of(&folder);
+    assert!(modules.len() > 1, "no modules in {}", folder.display());
+    let list: Vec<String> = modules.iter().map(|module| module.display().to_string()).collect();
+    fs::write(bench.path("list"), list.join("\n")).unwrap();
+    fs::create_dir(bench.path("out")).unwrap();
+    let base = base.display();
+    bench.quiet(&format!("encode -q --no-cache --base {base} --files-from list --output-dir out"));
+    for (module, path) in modules.iter().zip(list) {
+        bench.quiet(&format!("encode -q --no-cache --base {base} {path} -o alone"));
+        let name = module.file_name().unwrap().to_str().unwrap();
+        let together = fs::read(bench.path("out").join(format!("{name}.btf"))).unwrap();
+        assert!(fs::read(bench.path("alone")).unwrap() == together, "{path}");
+    }
+}
+
+/// The modules in a folder and below.
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_of(&path));
+        } else if path.extension().is_some_and(|extension| extension == "ko") {
+            files.push(path);
+        }
+    }
+    files
 }
