@@ -93,6 +93,10 @@ class Btf:
             rest = record[2:]
         return record[1], name(record[0]), rest
 
+    def dump(self):
+        """All that the image adds to its base, in its order, as a dump of it would have it."""
+        return [self.body(number, lambda target: target) for number in range(self.first, len(self.records))]
+
     def references(self, number):
         found = []
         self.body(number, lambda target: found.append(target) or 0)
@@ -181,7 +185,7 @@ def main():
     in_base = {}
     for number, form in known.items():
         in_base.setdefault(form, []).append(number)
-    count = different = lost = surplus = 0
+    count = different = identical = lost = surplus = 0
     for name in sorted(os.listdir(folder_a)):
         try:
             a, b = (Btf(path, base) for path in (os.path.join(folder_a, name), os.path.join(folder_b, name + ".btf")))
@@ -198,6 +202,7 @@ def main():
             only_b -= variables
         copies = repeated(b, forms_b, in_base)
         surplus += len(set_a - set_b - only_a)
+        identical += a.dump() == b.dump()
         count += 1
         if only_a or only_b or copies:
             different += 1
@@ -205,8 +210,8 @@ def main():
                   % (name, len(only_a), len(only_b), len(copies)))
             show(a, forms_a, only_a)
             show(b, forms_b, only_b | {forms_b[number] for number in copies})
-    print("%d modules, %d different; copies of what the base has, only in A: %d; without their per-CPU variables in A: %d"
-          % (count, different, surplus, lost))
+    print("%d modules, %d different; %d type by type the same, in the same order; copies of what the base has, only in A: %d; "
+          "without their per-CPU variables in A: %d" % (count, different, identical, surplus, lost))
     sys.exit(1 if different else 0)
 
 

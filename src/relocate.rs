@@ -145,8 +145,13 @@ fn action_of(machine: Machine, kind: RelocationType) -> Option<(Action, u8)> {
         (elf::EM_PPC, elf::R_PPC_ADDR32 | elf::R_PPC_UADDR32 | elf::R_PPC_DTPREL32) => (A::Set, 4),
         (elf::EM_S390, elf::R_390_64 | elf::R_390_TLS_LDO64) => (A::Set, 8),
         (elf::EM_S390, elf::R_390_32 | elf::R_390_TLS_LDO32) => (A::Set, 4),
-        (elf::EM_SPARCV9, elf::R_SPARC_64 | elf::R_SPARC_UA64) => (A::Set, 8),
-        (elf::EM_SPARC | elf::EM_SPARCV9, elf::R_SPARC_32 | elf::R_SPARC_UA32) => (A::Set, 4),
+        (elf::EM_SPARCV9, elf::R_SPARC_64 | elf::R_SPARC_UA64 | elf::R_SPARC_TLS_DTPOFF64) => {
+            (A::Set, 8)
+        }
+        (
+            elf::EM_SPARC | elf::EM_SPARCV9,
+            elf::R_SPARC_32 | elf::R_SPARC_UA32 | elf::R_SPARC_TLS_DTPOFF32,
+        ) => (A::Set, 4),
         (elf::EM_MIPS, elf::R_MIPS_64 | elf::R_MIPS_TLS_DTPREL64) => (A::Set, 8),
         (elf::EM_MIPS, elf::R_MIPS_32 | elf::R_MIPS_TLS_DTPREL32) => (A::Set, 4),
         (elf::EM_RISCV, elf::R_RISCV_64 | elf::R_RISCV_TLS_DTPREL64) => (A::Set, 8),

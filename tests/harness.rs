@@ -208,6 +208,27 @@ pub fn skip(test: &str, reason: &str) {
     let _ = writeln!(io::stderr(), "SKIPPED {test}: {reason}");
 }
 
+/// A file system of 64 KiB, unmounted when the test ends.
+#[derive(Debug)]
+pub struct SmallDisk(pub PathBuf);
+
+impl SmallDisk {
+    /// Mounts one in a new folder; `None` if that is not permitted.
+    pub fn mount(path: PathBuf) -> Option<Self> {
+        fs::create_dir(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&path);
+        let done = mount.stderr(Stdio::null()).status();
+        done.is_ok_and(|status| status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 /// Exit code and stdout of a program.
 pub fn observe(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();

@@ -4,6 +4,7 @@ mod dwarf_builder;
 mod harness;
 
 mod suites {
+    mod architectures;
     mod archives;
     mod bad_input;
     mod btf;

@@ -15,7 +15,7 @@ use gimli::constants as dw;
 use tempfile::TempDir;
 
 use crate::dwarf_builder::{Die, Section, TEXT, Unit, die, uleb, write_elf};
-use crate::harness::{elf_without_sections, skip};
+use crate::harness::{SmallDisk, elf_without_sections, skip};
 
 /// Longer than any run here takes on a slow, busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -519,25 +519,6 @@ fn output_into_a_folder_that_is_not_there() {
     let said = folder.run("encode input -o nowhere/out.btf");
     assert_eq!(said.code, Some(2), "{}", said.stderr);
     said.has(&["nowhere", "No such file"]);
-}
-
-/// A file system of 64 KiB, unmounted when the test ends.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(path: PathBuf) -> Option<Self> {
-        fs::create_dir(&path).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&path);
-        let done = mount.stderr(Stdio::null()).status();
-        done.is_ok_and(|status| status.success()).then_some(Self(path))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod commands;
 mod distill;
 mod fit;
-mod image;
+pub(super) mod image;
 mod load;
 mod read;
 mod verify;

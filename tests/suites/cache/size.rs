@@ -9,7 +9,7 @@ use btfcache_schema::{Key, ResultRecord};
 
 use super::Bench;
 
-fn cache(directory: &std::path::Path, limit: &str) -> Cache {
+pub(super) fn cache(directory: &std::path::Path, limit: &str) -> Cache {
     let mut flags = Flags::default();
     flags.set(Name::Dir, directory);
     flags.set(Name::MaxSize, limit);
@@ -17,7 +17,7 @@ fn cache(directory: &std::path::Path, limit: &str) -> Cache {
     Cache::open(&settings).unwrap().unwrap()
 }
 
-fn key(number: u64) -> Key {
+pub(super) fn key(number: u64) -> Key {
     Key(*blake3::hash(&number.to_le_bytes()).as_bytes())
 }
 

@@ -7,7 +7,13 @@ use std::os::unix::fs::symlink;
 use ruzstd::decoding::StreamingDecoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
+use btfcache::btf::kind::Kind;
+use btfcache_schema::ResultRecord;
+
+use super::size::{cache, key};
 use super::{Bench, text};
+use crate::harness::{SmallDisk, skip};
+use crate::suites::btf::image::Image;
 
 /// A second cache, on another machine as it were: a path is never part of a key.
 const OTHER: &str = "--cache-dir=other";
@@ -53,6 +59,16 @@ impl Bench {
         let (_, rest) = json.split_once("\"entries\": ").expect(&json);
         rest.split(|letter: char| !letter.is_ascii_digit()).next().unwrap().parse().unwrap()
     }
+}
+
+/// About 60 kB of BTF that hardly shrink, other for each `number`.
+fn sound_result(number: u64) -> ResultRecord {
+    let mut image = Image::new();
+    for place in 0..1000_u64 {
+        let name = blake3::hash(&[number.to_le_bytes(), place.to_le_bytes()].concat());
+        image.add(&format!("t{}", &name.to_hex()[..47]), Kind::Typedef, 0, 1, &[]);
+    }
+    ResultRecord { btf: image.bytes(), ..ResultRecord::default() }
 }
 
 /// Writes the header of a tar entry anew after `change`.
@@ -180,7 +196,7 @@ fn damaged_results_are_skipped() {
 fn a_result_without_btf_is_skipped() {
     let Some(bench) = Bench::exported("a_result_without_btf_is_skipped") else { return };
     let key = btfcache_schema::Key([7; 32]);
-    let record = btfcache_schema::ResultRecord { btf: vec![1; 100], ..Default::default() };
+    let record = ResultRecord { btf: vec![1; 100], ..Default::default() };
     let sealed = btfcache_schema::seal(btfcache_schema::Kind::Result, &key, &record.encode());
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_ustar();
@@ -262,4 +278,56 @@ fn what_cannot_be_written_stays_as_it_was() {
     let read_only = { read_only }.env("BTFCACHE_READONLY", "1").output().unwrap();
     assert_eq!(read_only.status.code(), Some(2));
     assert!(!bench.path("none").exists());
+}
+
+#[test]
+fn an_export_that_fills_the_disk_leaves_nothing() {
+    let test = "an_export_that_fills_the_disk_leaves_nothing";
+    let Some(bench) = Bench::exported(test) else { return };
+    let Some(disk) = SmallDisk::mount(bench.path("disk")) else {
+        return skip(test, "mount is not permitted");
+    };
+    let stored = cache(&bench.path("cache"), "1MB");
+    for number in 0..4 {
+        stored.put_result(&key(number), &sound_result(number)).unwrap();
+    }
+    fs::write(disk.0.join("a.tar.zst"), "the last one").unwrap();
+    let (code, stdout, stderr) = text(&bench.command("export disk/a.tar.zst").output().unwrap());
+    assert_eq!((code, &stdout[..]), (Some(2), ""), "{stderr}");
+    for part in ["disk/a.tar.zst", "No space left on device"] {
+        assert!(stderr.contains(part), "{stderr} lacks {part}");
+    }
+    assert_eq!(fs::read(disk.0.join("a.tar.zst")).unwrap(), b"the last one");
+    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 1, "a temporary file was left behind");
+    let said = bench.quiet("export b.tar.zst");
+    assert!(said.starts_with("exported 5 results"), "{said}");
+}
+
+/// What was imported goes before what runs use; the archive may be larger than the cache.
+#[test]
+fn an_import_stays_within_the_limit() {
+    const LIMIT: u64 = 500_000;
+    let Some(bench) = Bench::exported("an_import_stays_within_the_limit") else { return };
+    let full = cache(&bench.path("full"), "10MB");
+    for number in 0..20 {
+        full.put_result(&key(number), &sound_result(number)).unwrap();
+    }
+    assert!(bench.quiet("export b.tar.zst --cache-dir=full").starts_with("exported 20 results"));
+    let run = |line: &str, limit: u64| {
+        let output = { bench.command(line) }.env("BTFCACHE_MAX_SIZE", limit.to_string()).output();
+        let (code, stdout, stderr) = text(&output.unwrap());
+        assert_eq!((code, &stderr[..]), (Some(0), ""), "{line}");
+        stdout
+    };
+    assert_eq!(run("import b.tar.zst", LIMIT), "imported 20 results\n");
+    let (bytes, entries) = (bench.count("bytes"), bench.count("entries"));
+    assert!(bytes <= LIMIT && (2..20).contains(&entries), "{bytes} bytes, {entries} entries");
+    let expected = bench.expected("program");
+    run("encode program -o out.btf", LIMIT);
+    assert!(fs::read(bench.path("out.btf")).unwrap() == expected);
+    assert_eq!(bench.hits(), (1, 1), "what a run had used is gone");
+
+    let said = run(&format!("import b.tar.zst {OTHER}"), 30_000);
+    assert_eq!(said, "imported 0 results, 20 found no room within the limit\n");
+    assert_eq!(bench.other_results(), 0);
 }
