@@ -187,6 +187,8 @@ tags! {
     Abbreviations = 74, "abbreviations", Digest;
     /// Digest of a unit's bytes, what is volatile masked.
     UnitStream = 75, "unit", Digest;
+    /// Digest of what a unit's strings say.
+    UnitStrings = 76, "strings", Digest;
 }
 
 /// The value of a field.

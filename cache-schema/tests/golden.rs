@@ -33,7 +33,7 @@ fn keys() {
     hasher.key(Tag::Content, &Key([1; 32]));
     assert_eq!(
         hasher.finish().to_string(),
-        "d08c906cd73d4b75e222ec6ff273aec3d6ac33d17d79abdc594f79454cbda85e"
+        "a8a85723a139e54c0a0d4c29dc5f4d2b4e9dbf4b5a0be7f9c89c3352651a00ca"
     );
 }
 

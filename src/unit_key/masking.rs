@@ -3,14 +3,25 @@
 
 use super::masks::{BasePlaces, Mask, Masks};
 use super::plan::{Base, Field};
-use super::stream::Stream;
-use super::strings::Remembered;
+use super::strings::digest_at;
 use super::{Sources, Workspace};
 use crate::dwarf::cursor::Cursor;
 use crate::dwarf::location::{Expressions, Source};
 use crate::dwarf::sections::Dwarf;
 use crate::dwarf::unit::UnitHeader;
 use crate::fragment::Addresses;
+
+/// So many strings are looked up at once.
+const GROUP: usize = 1 << 10;
+
+/// What a unit says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digests {
+    /// Its bytes, what is volatile masked.
+    pub stream: [u8; 32],
+    /// Its strings.
+    pub strings: [u8; 32],
+}
 
 /// What the offsets are that indices of a unit count from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,8 +81,7 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
         bytes: &'a [u8],
         workspace: &'w mut Workspace,
     ) -> Self {
-        workspace.stream.restart();
-        workspace.masks.start(BasePlaces::default());
+        workspace.restart(BasePlaces::default());
         let done = header.first_die as usize;
         Self { sources, header, bytes, workspace, bases: Bases::default(), done }
     }
@@ -79,8 +89,7 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
     /// Starts again, knowing what indices count from. `None` if that is not in the unit.
     pub fn restart(&mut self, places: BasePlaces) -> Option<()> {
         self.bases = bases::<BIG>(self.header, self.bytes, places)?;
-        self.workspace.stream.restart();
-        self.workspace.masks.start(places);
+        self.workspace.restart(places);
         self.done = self.header.first_die as usize;
         Some(())
     }
@@ -127,23 +136,25 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
         (end <= self.bytes.len()).then_some(end)
     }
 
+    /// Takes a string. What it says is looked up later, with many others: the processor then waits for
+    /// all of them at once.
     #[inline(always)]
     fn string(&mut self, offset: u64) {
-        let Workspace { stream, remembered, .. } = &mut *self.workspace;
-        match self.sources.strings.get(offset) {
-            Some(digest) => stream.array(digest),
-            None => Self::other_string(
-                stream,
-                &mut remembered.strings,
-                self.sources.dwarf.names.section(),
-                offset,
-            ),
+        self.workspace.offsets.push(offset);
+        if self.workspace.offsets.len() == GROUP {
+            self.look_up();
         }
     }
 
-    #[cold]
-    fn other_string(stream: &mut Stream, remembered: &mut Remembered, section: &[u8], offset: u64) {
-        stream.array(&remembered.get(section, offset));
+    #[inline(never)]
+    fn look_up(&mut self) {
+        let Workspace { offsets, strings, remembered, .. } = &mut *self.workspace;
+        let section = self.sources.dwarf.names.section();
+        for &offset in &*offsets {
+            let look_up = || self.sources.strings.digest(section, offset);
+            strings.array(remembered.get(offset, look_up));
+        }
+        offsets.clear();
     }
 
     #[inline(never)]
@@ -158,9 +169,8 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
             Field::LineString4 | Field::LineString8 => {
                 let width = if field == Field::LineString8 { 8 } else { 4 };
                 let offset = cursor.unsigned(width).ok()?;
-                let Workspace { stream, remembered, .. } = &mut *self.workspace;
                 let section = &self.sources.dwarf.line_strings;
-                stream.array(&remembered.line_strings.get(section, offset));
+                self.workspace.stream.array(&digest_at(section, offset));
             }
             Field::Index => {
                 let index = cursor.uleb().ok()?;
@@ -208,7 +218,7 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
     fn indexed_string(&mut self, index: u64) {
         match self.offset_of_string(index) {
             Some(offset) => self.string(offset),
-            None => self.workspace.stream.array(&[0; 16]),
+            None => self.string(u64::MAX),
         }
     }
 
@@ -232,11 +242,13 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
         Some(())
     }
 
-    /// Takes the rest of the unit as it stands; returns the digest of the stream.
-    pub fn finish(self) -> Option<([u8; 32], &'w mut Masks)> {
+    /// Takes the rest of the unit as it stands; returns the digests of the stream and of the strings.
+    pub fn finish(mut self) -> Option<(Digests, &'w mut Masks)> {
+        self.look_up();
         self.workspace.locations.settle(self.sources.lists(self.header)).ok()?;
         self.workspace.stream.copy(self.bytes, self.done, self.bytes.len())?;
-        Some((self.workspace.stream.finish(), &mut self.workspace.masks))
+        let Workspace { stream, strings, masks, .. } = self.workspace;
+        Some((Digests { stream: stream.finish(), strings: strings.finish() }, masks))
     }
 }
 

@@ -33,7 +33,8 @@ use crate::dwarf::location::{ListSections, Locations};
 use crate::dwarf::sections::Dwarf;
 use crate::dwarf::unit::UnitHeader;
 use crate::options::Options;
-use masking::{Masking, Operations};
+use masking::{Digests, Masking, Operations};
+use masks::BasePlaces;
 use operands::AddressPlace;
 use plan::Volatile;
 use stream::Stream;
@@ -79,7 +80,7 @@ impl<'a> Sources<'a> {
         ListSections { budget: &self.list_budget, ..view.lists(header) }
     }
 
-    fn key(&self, header: &UnitHeader, table: &[u8; 32], stream: &[u8; 32]) -> UnitKey {
+    fn key(&self, header: &UnitHeader, table: &[u8; 32], digests: &Digests) -> UnitKey {
         let mut hasher = self.common.clone();
         let encoding = header.encoding;
         hasher.number(Tag::DwarfVersion, encoding.version);
@@ -87,7 +88,8 @@ impl<'a> Sources<'a> {
         hasher.number(Tag::AddressSize, encoding.address_size);
         hasher.number(Tag::UnitSize, header.size);
         hasher.field(Tag::Abbreviations, Value::Digest(table));
-        hasher.field(Tag::UnitStream, Value::Digest(stream));
+        hasher.field(Tag::UnitStream, Value::Digest(&digests.stream));
+        hasher.field(Tag::UnitStrings, Value::Digest(&digests.strings));
         UnitKey(hasher.finish())
     }
 }
@@ -108,16 +110,22 @@ pub struct KeyMaker<'a> {
 #[derive(Debug, Default)]
 struct Workspace {
     stream: Stream,
+    /// Offsets of strings that were not looked up yet.
+    offsets: Vec<u64>,
+    strings: Stream,
+    remembered: Remembered,
     masks: Masks,
-    remembered: RememberedStrings,
     locations: Locations,
     operations: Operations,
 }
 
-#[derive(Debug, Default)]
-struct RememberedStrings {
-    strings: Remembered,
-    line_strings: Remembered,
+impl Workspace {
+    fn restart(&mut self, places: BasePlaces) {
+        self.stream.restart();
+        self.strings.restart();
+        self.offsets.clear();
+        self.masks.start(places);
+    }
 }
 
 /// The key of a unit, and what else the walk over it has found.
@@ -191,7 +199,7 @@ impl<'a> KeyMaker<'a> {
             let place = masking.done().checked_add(mask.gap as usize)?;
             masking.mask(place, mask.field, mask.zeros)?;
         }
-        let (stream, _) = masking.finish()?;
-        Some(self.sources.key(header, table, &stream))
+        let (digests, _) = masking.finish()?;
+        Some(self.sources.key(header, table, &digests))
     }
 }

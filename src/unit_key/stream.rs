@@ -1,7 +1,7 @@
 //! The bytes that a key is made of, hashed as they come.
 
 /// As much is collected before it is hashed: enough for the hash to work on several blocks at once.
-const SIZE: usize = 1 << 16;
+const SIZE: usize = 1 << 15;
 /// Short pieces are copied whole, whatever their length.
 const SHORT: usize = 32;
 

@@ -1,7 +1,6 @@
 //! What the strings of a file say, as digests: made once for each string of `.debug_str`, for all
 //! units that refer to it.
 
-use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use crate::names::until_nul;
@@ -11,8 +10,6 @@ pub(super) type Digest = [u8; 16];
 
 /// How many bytes are hashed at once.
 const CHUNK: usize = 1 << 16;
-/// As many strings that begin inside of others are remembered.
-const MAX_REMEMBERED: usize = 1 << 16;
 
 /// The digests of the strings of a section, by offset.
 #[derive(Debug)]
@@ -32,7 +29,8 @@ impl StringDigests {
                 let ends = memchr::memchr_iter(0, &section[start..end]).map(|end| start + end + 1);
                 let starts = std::iter::once(start).chain(ends).filter(|&start| start < end);
                 let starts: Vec<usize> = starts.collect();
-                let digests = starts.iter().map(|&start| digest_at(section, start)).collect();
+                let digests =
+                    starts.iter().map(|&start| digest_at(section, start as u64)).collect();
                 (starts, digests)
             })
             .collect();
@@ -52,9 +50,13 @@ impl StringDigests {
         Self { starts, ranks, digests }
     }
 
-    /// The digest of the string that begins at `offset`; `None` if none does.
-    #[inline(always)]
-    pub fn get(&self, offset: u64) -> Option<&Digest> {
+    /// The digest of the string at `offset` of `section`, which this was made of.
+    pub fn digest(&self, section: &[u8], offset: u64) -> Digest {
+        // The linker makes strings the ends of others.
+        self.get(offset).copied().unwrap_or_else(|| digest_at(section, offset))
+    }
+
+    fn get(&self, offset: u64) -> Option<&Digest> {
         let word = (offset / 64) as usize;
         let starts = *self.starts.get(word)?;
         let bit = 1_u64 << (offset % 64);
@@ -66,27 +68,39 @@ impl StringDigests {
     }
 }
 
-/// Digests of strings that begin inside of others, or in sections of few strings. One per worker.
-#[derive(Debug, Default)]
-pub(super) struct Remembered(HashMap<u64, Digest>);
+/// Digests that were looked for before, found by their offsets alone. One per worker.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    /// (offset, digest) by a hash of the offset; a later one drives out an earlier one.
+    slots: Vec<(u32, Digest)>,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self { slots: vec![(u32::MAX, Digest::default()); 1 << Self::BITS] }
+    }
+}
 
 impl Remembered {
-    /// The digest of the string at `offset` of `section`.
-    pub fn get(&mut self, section: &[u8], offset: u64) -> Digest {
-        if let Some(digest) = self.0.get(&offset) {
-            return *digest;
+    /// A kernel has some hundred thousand strings, a unit some thousand of them.
+    const BITS: u32 = 16;
+
+    /// The digest that `look_up` gives for the string at `offset`.
+    #[inline(always)]
+    pub fn get(&mut self, offset: u64, look_up: impl FnOnce() -> Digest) -> &Digest {
+        let short = offset as u32;
+        let slot = short.wrapping_mul(0x9e37_79b1) >> (u32::BITS - Self::BITS);
+        let slot = &mut self.slots[slot as usize];
+        if u64::from(slot.0) != offset || slot.0 == u32::MAX {
+            *slot = (u32::try_from(offset).unwrap_or(u32::MAX), look_up());
         }
-        let digest = digest_at(section, usize::try_from(offset).unwrap_or(usize::MAX));
-        if self.0.len() >= MAX_REMEMBERED {
-            self.0.clear();
-        }
-        self.0.insert(offset, digest);
-        digest
+        &slot.1
     }
 }
 
 /// The digest of the string at `start`, as far as a name is read; where there is none, that of none.
-fn digest_at(section: &[u8], start: usize) -> Digest {
+pub(super) fn digest_at(section: &[u8], offset: u64) -> Digest {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
     let string = section.get(start..).map_or(&b""[..], until_nul);
     let mut digest = Digest::default();
     digest.copy_from_slice(&blake3::hash(string).as_bytes()[..size_of::<Digest>()]);

@@ -77,8 +77,8 @@ impl KeyMaker<'_> {
         };
         walk.unit(&mut self.parents)?;
         let Walk { masking, addresses, .. } = walk;
-        let (stream, masks) = masking.finish()?;
-        Some(Walked { key: self.sources.key(header, &table, &stream), masks, addresses })
+        let (digests, masks) = masking.finish()?;
+        Some(Walked { key: self.sources.key(header, &table, &digests), masks, addresses })
     }
 }
 
