@@ -33,7 +33,7 @@ const fn setting(name: Name) -> Variable {
 }
 
 /// Every variable that is read, in the order of the help text.
-pub const VARIABLES: [Variable; 14] = [
+pub const VARIABLES: [Variable; 15] = [
     setting(Name::Dir),
     setting(Name::Disable),
     setting(Name::ReadOnly),
@@ -43,6 +43,7 @@ pub const VARIABLES: [Variable; 14] = [
     setting(Name::Stat),
     setting(Name::Check),
     setting(Name::StrictCache),
+    setting(Name::Units),
     setting(Name::StatsLog),
     Variable {
         name: PAHOLE_LANG_EXCLUDE,

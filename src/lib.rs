@@ -15,6 +15,7 @@ pub mod embed;
 pub mod emit;
 pub mod footing;
 pub mod fragment;
+pub mod kept;
 pub mod merge;
 pub mod names;
 pub mod options;

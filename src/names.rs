@@ -213,6 +213,13 @@ impl Names {
         }
     }
 
+    /// The name that begins at `offset` of `.debug_str`, if names are known by that.
+    #[must_use]
+    pub fn at_direct_offset(&self, offset: u32) -> Option<NameId> {
+        let is_inside = self.direct.is_some() && (offset as usize) < self.strings.len();
+        is_inside.then(|| self.at_offset(offset.into(), false, &mut NameCache::default()))
+    }
+
     /// `.debug_str`.
     #[must_use]
     pub fn section(&self) -> &[u8] {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use btfcache_schema::FormatError;
 
 use crate::append;
 use crate::base::{Matching, Prepared};
@@ -14,6 +15,7 @@ use crate::dwarf::sections::Dwarf;
 use crate::elf::{self, Archive, DebugFile, ElfFile, Input, Section, SymbolTable, Target};
 use crate::emit::{self, Contents, Emitted, Format};
 use crate::footing;
+use crate::kept::{self, Known, Whole};
 use crate::merge::{self, Deviations, IndexClass, Union};
 use crate::names::Names;
 use crate::options::{Feature, Options};
@@ -38,6 +40,21 @@ pub struct Encoded {
     /// Hashes of the names that the base may have been asked for, if there was one: see
     /// [`footing`](crate::footing).
     pub mentions: Vec<u32>,
+    /// What became of its units, if their fragments are kept from run to run.
+    pub work: Option<Work>,
+}
+
+/// Units whose fragments were known, and those that were not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// How many were known.
+    pub hits: usize,
+    /// How many were decoded.
+    pub misses: usize,
+    /// What is to be kept in the place of what was known; `None` if that is all of it.
+    pub whole: Option<Whole>,
+    /// Why what was known could not be used.
+    pub problem: Option<FormatError>,
 }
 
 impl Encoded {
@@ -64,10 +81,10 @@ pub fn encode(
     timing: &Timing,
 ) -> Result<Encoded> {
     let input = timing.phase("open", || Input::open(input))?;
-    encode_input(&input, base, options, timing)
+    encode_input(&input, base, options, None, timing)
 }
 
-/// The same for a file that is open already.
+/// The same for a file that is open already, some of whose units may be `known`.
 ///
 /// # Errors
 /// As [`encode`].
@@ -75,10 +92,11 @@ pub fn encode_input(
     input: &Input,
     base: Option<&Arc<Prepared>>,
     options: &Options,
+    known: Option<&Known>,
     timing: &Timing,
 ) -> Result<Encoded> {
     match input {
-        Input::File(elf) => encode_elf(elf, base, options, timing),
+        Input::File(elf) => encode_elf(elf, base, options, known, timing),
         Input::Archive(archive) => encode_archive(archive, base, options, timing),
     }
 }
@@ -93,11 +111,12 @@ fn encode_elf(
     elf: &ElfFile,
     base: Option<&Arc<Prepared>>,
     options: &Options,
+    known: Option<&Known>,
     timing: &Timing,
 ) -> Result<Encoded> {
     check_order(base, elf.target())?;
     if has_dwarf(elf) {
-        return encode_dwarf(elf, elf, base, options, timing);
+        return encode_dwarf(elf, elf, base, options, known, timing);
     }
     let nothing = "there is no DWARF in it: nothing to encode";
     let found = elf::find_debug_file(elf).context("failed to look for its debug file")?;
@@ -105,7 +124,7 @@ fn encode_elf(
         None => return Ok(Encoded::nothing(nothing)),
         Some(DebugFile { elf: Some(debug), .. }) if has_dwarf(debug) => {
             let path = debug.path().display();
-            encode_dwarf(debug, elf, base, options, timing)
+            encode_dwarf(debug, elf, base, options, None, timing)
                 .with_context(|| format!("failed to encode its debug file `{path}`"))?
         }
         Some(DebugFile { name, .. }) => {
@@ -127,14 +146,15 @@ fn encode_dwarf(
     main: &ElfFile,
     base: Option<&Arc<Prepared>>,
     options: &Options,
+    known: Option<&Known>,
     timing: &Timing,
 ) -> Result<Encoded> {
     let (dwarf, symbols) = timing.phase("sections", || load(elf, base, options))?;
     let Some(dwarf) = dwarf else {
         return Ok(Encoded::nothing("there is no DWARF in it: nothing to encode"));
     };
-    let outputs = timing.phase("decode", || decode::units(&dwarf, options))?;
-    let union = timing.phase("merge", || merge::union(outputs));
+    let known = known.filter(|_| has_own_units(&dwarf));
+    let (union, work) = decode(&dwarf, options, known, timing)?;
     let draws_on_files = union.notes.draws_on_files || dwarf.supplementary.is_some();
     let object = Object {
         sections: elf.sections(),
@@ -146,7 +166,7 @@ fn encode_dwarf(
     };
     let objects = Objects { names: &dwarf.names, target: elf.target(), all: vec![object] };
     let encoded = finish(&objects, union, base, options, timing)?;
-    Ok(Encoded { draws_on_files, ..encoded })
+    Ok(Encoded { draws_on_files, work, ..encoded })
 }
 
 /// Encodes the units of all object files of `archive` as one.
@@ -172,6 +192,42 @@ fn encode_archive(
     let objects = Objects { names: &names, target, all: MemberFacts::objects(&members) };
     let encoded = finish(&objects, union, base, options, timing)?;
     Ok(Encoded { draws_on_files, ..encoded })
+}
+
+/// Whether all of its DWARF is in its units.
+fn has_own_units(dwarf: &Dwarf<'_>) -> bool {
+    dwarf.supplementary.is_none() && dwarf.type_units.is_empty()
+}
+
+/// Decodes the units that are not known, and puts all together.
+fn decode(
+    dwarf: &Dwarf<'_>,
+    options: &Options,
+    known: Option<&Known>,
+    timing: &Timing,
+) -> Result<(Union, Option<Work>)> {
+    let mut decoded = timing.phase("decode", || decode::units(dwarf, options, known))?;
+    let Some(known) = known else {
+        return Ok((timing.phase("merge", || merge::union(decoded.outputs)), None));
+    };
+    let mut work = Work { hits: decoded.hits.len(), ..Work::default() };
+    if work.hits > 0 {
+        match timing.phase("load", || known.load(&decoded.hits, &decoded.met, &dwarf.names)) {
+            Ok(loaded) => decoded.outputs.insert(0, loaded),
+            Err(problem) => {
+                // What was counted on is not there: once more, with nothing to count on.
+                let (union, again) = decode(dwarf, options, Some(&Known::default()), timing)?;
+                return Ok((union, again.map(|again| Work { problem: Some(problem), ..again })));
+            }
+        }
+    }
+    let union = timing.phase("merge", || merge::union(decoded.outputs));
+    work.misses = union.fragments.len() - work.hits;
+    if work.hits < decoded.kept.len() || work.hits < known.len() {
+        let write = || kept::write(&union, &dwarf.names, &decoded.kept);
+        work.whole = Some(timing.phase("keep", write));
+    }
+    Ok((union, Some(work)))
 }
 
 /// Puts what was encoded upon `base` on a small base of its own (spec/encoding 7.4).

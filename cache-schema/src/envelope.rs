@@ -22,6 +22,10 @@ pub enum Kind {
     Run = 3,
     /// A prepared base: words in the byte order of the machine, with a checksum of their own.
     Base = 4,
+    /// A [`crate::PoolRecord`].
+    Pool = 7,
+    /// [`crate::UnitRecord`]s, one after the other.
+    Units = 8,
     /// A [`crate::FootingRecord`].
     Footing = 10,
     /// A [`crate::StepRecord`].
@@ -35,7 +39,7 @@ impl Kind {
     #[must_use]
     pub const fn limit(self) -> u64 {
         match self {
-            Self::Result | Self::Base => 1 << 30,
+            Self::Result | Self::Base | Self::Pool | Self::Units => 1 << 30,
             Self::Footing | Self::Step | Self::Outline => 1 << 26,
             Self::Stat | Self::Run => 1 << 16,
         }

@@ -18,6 +18,7 @@ mod key;
 mod result;
 mod stat;
 mod wire;
+mod work;
 
 pub use counters::{Counter, RunRecord};
 pub use envelope::{HEADER_SIZE, Header, Kind, seal};
@@ -26,6 +27,7 @@ pub use footing::{FootingRecord, OutlineRecord, StepRecord};
 pub use key::{CHUNK_SIZE, Field, FieldList, Fields, Key, KeyHasher, Purpose, Tag, UnitKey, Value};
 pub use result::ResultRecord;
 pub use stat::StatRecord;
+pub use work::{PoolRecord, UnitRecord, VariableRecord};
 
 /// Version of the bytes on disk. It is part of every key and of the cache directory's name.
 pub const SCHEMA_VERSION: u32 = 1;

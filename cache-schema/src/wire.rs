@@ -44,6 +44,36 @@ impl Writer {
         self.u64(texts.len() as u64);
         texts.iter().for_each(|text| self.bytes(text.as_bytes()));
     }
+
+    /// Bytes with their number as LEB128.
+    pub(crate) fn leb_bytes(&mut self, bytes: &[u8]) {
+        self.leb(bytes.len() as u64);
+        self.0.extend(bytes);
+    }
+
+    pub(crate) fn leb(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    pub(crate) fn lebs(&mut self, values: &[u32]) {
+        self.leb(values.len() as u64);
+        values.iter().for_each(|&value| self.leb(value.into()));
+    }
+
+    /// Differences, the most frequent of which, 1, is 0.
+    pub(crate) fn classes(&mut self, classes: &[u32]) {
+        self.leb(classes.len() as u64);
+        let mut expected = 0_u32;
+        for &class in classes {
+            let distance = class.wrapping_sub(expected) as i32;
+            self.leb((((distance << 1) ^ (distance >> 31)) as u32).into());
+            expected = class.wrapping_add(1);
+        }
+    }
 }
 
 /// Takes fields from a payload. Nothing is allocated by a claimed size: what is copied is there.
@@ -61,6 +91,60 @@ impl<'a> Reader<'a> {
             0 => Ok(()),
             left => Err(FormatError::Rest { left }),
         }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn leb(&mut self, field: &'static str) -> Result<u64, FormatError> {
+        let mut value = 0_u64;
+        for (index, &byte) in self.0.iter().enumerate().take(10) {
+            value |= u64::from(byte & 0x7f).checked_shl(7 * index as u32).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                self.0 = &self.0[index + 1..];
+                return Ok(value);
+            }
+        }
+        Err(FormatError::Cut { field })
+    }
+
+    pub(crate) fn leb32(&mut self, field: &'static str) -> Result<u32, FormatError> {
+        u32::try_from(self.leb(field)?).map_err(|_| FormatError::Invalid { field })
+    }
+
+    pub(crate) fn leb_bytes(&mut self, field: &'static str) -> Result<&'a [u8], FormatError> {
+        let size = self.leb(field)?;
+        self.take(usize::try_from(size).unwrap_or(usize::MAX), field)
+    }
+
+    pub(crate) fn lebs(&mut self, field: &'static str) -> Result<Vec<u32>, FormatError> {
+        self.leb_list(field, |reader| reader.leb32(field))
+    }
+
+    /// What [`Writer::classes`] wrote.
+    pub(crate) fn classes(&mut self, field: &'static str) -> Result<Vec<u32>, FormatError> {
+        let mut expected = 0_u32;
+        self.leb_list(field, |reader| {
+            let distance = reader.leb32(field)?;
+            let class = expected.wrapping_add(distance >> 1 ^ (distance & 1).wrapping_neg());
+            expected = class.wrapping_add(1);
+            Ok(class)
+        })
+    }
+
+    /// A count as LEB128, then so many elements, none of which takes no bytes.
+    pub(crate) fn leb_list<T>(
+        &mut self,
+        field: &'static str,
+        mut element: impl FnMut(&mut Self) -> Result<T, FormatError>,
+    ) -> Result<Vec<T>, FormatError> {
+        let count = self.leb(field)?;
+        let mut elements = Vec::new();
+        for _ in 0..count {
+            elements.push(element(self)?);
+        }
+        Ok(elements)
     }
 
     fn take(&mut self, size: usize, field: &'static str) -> Result<&'a [u8], FormatError> {

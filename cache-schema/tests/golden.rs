@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use btfcache_schema::{
     CHUNK_SIZE, Counter, ENCODER_VERSION, Fields, FootingRecord, Key, KeyHasher, Kind,
-    OutlineRecord, Purpose, ResultRecord, RunRecord, SCHEMA_VERSION, StatRecord, StepRecord, Tag,
-    Value, seal,
+    OutlineRecord, PoolRecord, Purpose, ResultRecord, RunRecord, SCHEMA_VERSION, StatRecord,
+    StepRecord, Tag, UnitRecord, Value, VariableRecord, seal,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -77,6 +77,29 @@ fn footing_records() {
     assert_eq!(hex(&StepRecord { changed: Some(vec![7]) }.encode()), "01010000000000000007000000");
     let outline = OutlineRecord { is_big_endian: false, types: vec![(8, 9)] };
     assert_eq!(hex(&outline.encode()), "000100000000000000080000000000000009000000");
+}
+
+#[test]
+fn work_records() {
+    let pool = PoolRecord { names: vec![b"a".to_vec()], sizes: vec![3], words: vec![1, 2, 300] };
+    assert_eq!(hex(&pool.encode()), "01016101030301".to_owned() + "02ac02");
+    let variable = VariableRecord { name: 1, ty: 2, is_external: true, size: 3, tags: vec![4] };
+    let unit = UnitRecord {
+        key: [9; 32],
+        size: 6,
+        masks: vec![1],
+        operands: vec![2],
+        types: vec![5, 6],
+        tags: vec![7],
+        index_type: 8,
+        functions: vec![3, 1],
+        variables: vec![variable],
+        has_complete_types: true,
+    };
+    let mut bytes = Vec::new();
+    unit.append(&mut bytes);
+    let body = "060101010202".to_owned() + "0a00010e08020605010102010301" + "0401";
+    assert_eq!(hex(&bytes), format!("{:02x}{}{body}", 32 + body.len() / 2, "09".repeat(32)));
 }
 
 #[test]

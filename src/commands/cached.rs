@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 use super::base::Base;
 use crate::elf::Input;
 use crate::footing;
+use crate::kept::Known;
 use crate::options::Options;
 use crate::output::Output;
 use crate::pipeline::Encoded;
@@ -42,7 +43,7 @@ pub(super) fn encode<'a>(
     session: &'a Session<'_>,
     asked: Asked<'a>,
     timing: &Timing,
-    make: impl FnOnce(&Input) -> Result<Encoded> + Send,
+    make: impl FnOnce(&Input, Option<&Known>) -> Result<Encoded> + Send,
 ) -> Result<(Encoded, Pending<'a>)> {
     let pool = asked.pool;
     let input = timing.phase("open", || Input::open(asked.input))?;
@@ -59,8 +60,12 @@ pub(super) fn encode<'a>(
     let (encoded, ticket) = match hit {
         Some(hit) if !check => (hit, Some(ticket).filter(|_| is_moved)),
         hit => {
-            let fresh = pool.install(|| make(&input))?;
-            let agrees = hit.map(|hit| is_same(hit, &fresh));
+            let known = inquiry.known_work(&input);
+            let mut fresh = pool.install(|| make(&input, known.as_ref()))?;
+            if let Some(work) = fresh.work.take() {
+                inquiry.worked(work);
+            }
+            let agrees = hit.as_ref().map(|hit| is_same(hit, &fresh));
             inquiry.made(agrees);
             (fresh, Some(ticket).filter(|_| is_moved || agrees != Some(true)))
         }
@@ -90,18 +95,28 @@ fn hash(input: &Input, pool: &ThreadPool) -> io::Result<Key> {
 fn encoded(record: ResultRecord, moved: Option<Moved>) -> Encoded {
     let ResultRecord { btf, base, notices, skips, .. } = record;
     let mentions = moved.map_or_else(Vec::new, |moved| moved.mentions);
-    Encoded { btf, distilled_base: base, skips, notices, draws_on_files: false, mentions }
+    Encoded {
+        btf,
+        distilled_base: base,
+        skips,
+        notices,
+        draws_on_files: false,
+        mentions,
+        work: None,
+    }
 }
 
 fn record(encoded: Encoded) -> ResultRecord {
-    let Encoded { btf, distilled_base: base, skips, notices, draws_on_files: _, mentions: _ } =
-        encoded;
+    let Encoded { btf, distilled_base: base, skips, notices, .. } = encoded;
     ResultRecord { btf, base, skips, notices, ..ResultRecord::default() }
 }
 
-/// Whether a hit is what has been made now. Which names are mentioned only those know that move.
-fn is_same(hit: Encoded, fresh: &Encoded) -> bool {
-    Encoded { mentions: fresh.mentions.clone(), ..hit } == *fresh
+/// Whether a hit is what has been made now.
+fn is_same(hit: &Encoded, fresh: &Encoded) -> bool {
+    hit.btf == fresh.btf
+        && hit.distilled_base == fresh.distilled_base
+        && hit.skips == fresh.skips
+        && hit.notices == fresh.notices
 }
 
 /// What `encoded` stands on in `base`. One with a distilled base carries that with it.

@@ -15,6 +15,7 @@ use super::destination::Destination;
 use super::pool::Jobs;
 use super::progress;
 use crate::elf::Input;
+use crate::kept::Known;
 use crate::options::{Feature, Options};
 use crate::output::Output;
 use crate::pipeline::{self, Encoded};
@@ -127,9 +128,9 @@ impl Job<'_> {
         let options = &request.options;
         let target = Destination::of(input, base, request)?;
         let asked = Asked { input, options, base, pool };
-        let make = |input: &Input| {
+        let make = |input: &Input, known: Option<&Known>| {
             let prepared = base.map(|base| base.prepared_for(input)).transpose()?;
-            let encode = |base| pipeline::encode_input(input, base, options, timing);
+            let encode = |base| pipeline::encode_input(input, base, options, known, timing);
             let mut encoded = encode(prepared.as_ref())?;
             let is_insufficient = prepared.as_ref().is_some_and(|base| base.is_insufficient());
             if let Some(base) = base.filter(|_| is_insufficient) {

@@ -132,6 +132,8 @@ pub struct Fragment {
     /// Whether it has something that lies in other units (LTO, dwz, type units): then it depends on
     /// more than its own bytes.
     pub draws_on_others: bool,
+    /// Whether BTF could not express all of it.
+    pub has_notes: bool,
 }
 
 /// Decodes units one after the other. One per thread.
@@ -305,14 +307,19 @@ impl<'a> Decoder<'a> {
     /// When the unit is damaged: the message names it and the DIE.
     pub fn decode(&mut self, unit: u32) -> Result<Option<Fragment>> {
         let header = &self.dwarf.units[unit as usize];
+        let notes = self.notes.count();
         let result = if self.dwarf.elf.target().big_endian {
             self.decode_as::<true>(unit, header)
         } else {
             self.decode_as::<false>(unit, header)
         };
-        result.with_context(|| {
+        let mut fragment = result.with_context(|| {
             format!("failed to decode the unit at {:#x} of `.debug_info`", header.offset)
-        })
+        })?;
+        if let Some(fragment) = &mut fragment {
+            fragment.has_notes = self.notes.count() != notes;
+        }
+        Ok(fragment)
     }
 
     fn decode_as<const BIG: bool>(
@@ -556,6 +563,7 @@ impl<'a> Decoder<'a> {
             variables: Vec::new(),
             has_complete_types: true,
             draws_on_others: false,
+            has_notes: false,
         }
     }
 

@@ -161,10 +161,16 @@ impl Notes {
         self.missing.is_some()
     }
 
+    /// How much was noted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
     /// Whether nothing was noted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.counts.iter().all(|&count| count == 0)
+        self.count() == 0
     }
 }
 

@@ -61,6 +61,7 @@ settings! {
     Stat = "stat", "BTFCACHE_STAT", "off: never trust size and times of a file";
     Check = "check", "BTFCACHE_CHECK", "share of hits to compute again and compare: 5%";
     StrictCache = "strict_cache", "BTFCACHE_STRICT_CACHE", "1: problems of the cache are errors";
+    Units = "units", "BTFCACHE_UNITS", "1: keep what compile units give, too (on trial)";
     StatsLog = "stats_log", "BTFCACHE_STATS_LOG", "file that gets one line per encoded input";
 }
 
@@ -138,6 +139,8 @@ pub struct Settings {
     pub check: Sourced<u8>,
     /// Problems of the cache are errors.
     pub strict_cache: Sourced<bool>,
+    /// Keep what compile units give, too.
+    pub units: Sourced<bool>,
     /// File that gets a line for each input.
     pub stats_log: Sourced<Option<PathBuf>>,
     /// The configuration file that was looked for.
@@ -174,6 +177,7 @@ impl Settings {
             stat: resolver.find(Name::Stat, switch, || true),
             check: resolver.find(Name::Check, parse_percent, || 0),
             strict_cache: resolver.find(Name::StrictCache, switch, || false),
+            units: resolver.find(Name::Units, switch, || false),
             stats_log: resolver.find(Name::StatsLog, path, || None),
             file: None,
             faults: resolver.faults,
@@ -208,6 +212,7 @@ impl Settings {
             Name::Stat => text(&self.stat, switch),
             Name::Check => text(&self.check, |percent| format!("{percent}%")),
             Name::StrictCache => text(&self.strict_cache, switch),
+            Name::Units => text(&self.units, switch),
             Name::StatsLog => text(&self.stats_log, path),
         }
     }

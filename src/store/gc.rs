@@ -189,6 +189,11 @@ fn item(path: PathBuf, metadata: &Metadata) -> Item {
     item
 }
 
+/// Bytes on disk of a file or folder; 0 if it is not there.
+pub(super) fn size_of(path: &Path) -> u64 {
+    path.symlink_metadata().map_or(0, |metadata| item(path.to_owned(), &metadata).bytes)
+}
+
 fn on_disk(metadata: &Metadata) -> u64 {
     metadata.blocks() * 512
 }

@@ -29,8 +29,10 @@ mod problem;
 mod records;
 mod runs;
 mod session;
+mod shard;
 mod size;
 mod transfer;
+mod work;
 
 pub use cache::{Cache, Lookup, Stored};
 pub use directory::Directory;

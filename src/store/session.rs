@@ -145,8 +145,18 @@ impl<'a> Session<'a> {
         self.settings.strict_cache.value
     }
 
+    /// Whether what units give is to be kept.
+    pub(super) const fn keeps_units(&self) -> bool {
+        self.settings.units.value
+    }
+
+    /// Whether nothing that is stored is to be used.
+    pub(super) const fn recaches(&self) -> bool {
+        self.settings.recache.value
+    }
+
     /// The cache if it may be written.
-    fn writable(&self) -> Option<&Cache> {
+    pub(super) fn writable(&self) -> Option<&Cache> {
         self.cache.as_ref().filter(|cache| !cache.is_read_only())
     }
 
@@ -250,7 +260,21 @@ impl Ticket {
     }
 }
 
-impl Inquiry<'_> {
+impl<'s> Inquiry<'s> {
+    /// The run that the input is part of.
+    pub(super) const fn session(&self) -> &'s Session<'s> {
+        self.session
+    }
+
+    /// What is encoded, in statistics.
+    pub(super) fn artifact(&self) -> &str {
+        &self.run.artifact
+    }
+
+    pub(super) fn count(&mut self, counter: Counter, amount: u64) {
+        self.run.add(counter, amount);
+    }
+
     /// Looks for the result of `input` with `options` and upon `base`; `hash` makes the key of its
     /// contents if the file must be read for that.
     pub fn find(

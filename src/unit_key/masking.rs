@@ -141,6 +141,7 @@ impl<'a, 'w, const BIG: bool> Masking<'a, 'w, BIG> {
     #[inline(always)]
     fn string(&mut self, offset: u64) {
         self.workspace.offsets.push(offset);
+        self.workspace.all_offsets.push(offset);
         if self.workspace.offsets.len() == GROUP {
             self.look_up();
         }

@@ -32,6 +32,7 @@ use crate::dwarf::foreign::View;
 use crate::dwarf::location::{ListSections, Locations};
 use crate::dwarf::sections::Dwarf;
 use crate::dwarf::unit::UnitHeader;
+use crate::kept::MetNames;
 use crate::options::Options;
 use masking::{Digests, Masking, Operations};
 use masks::BasePlaces;
@@ -117,6 +118,9 @@ struct Workspace {
     masks: Masks,
     locations: Locations,
     operations: Operations,
+    /// The offsets of all strings of the unit at hand.
+    all_offsets: Vec<u64>,
+    met: MetNames,
 }
 
 impl Workspace {
@@ -124,6 +128,7 @@ impl Workspace {
         self.stream.restart();
         self.strings.restart();
         self.offsets.clear();
+        self.all_offsets.clear();
         self.masks.start(places);
     }
 }
@@ -147,11 +152,26 @@ impl<'a> KeyMaker<'a> {
             sources,
             table: Table::default(),
             plans: Plans::default(),
-            workspace: Workspace::default(),
+            workspace: Workspace {
+                met: MetNames::of(sources.dwarf.names.section().len()),
+                ..Workspace::default()
+            },
             parents: Vec::new(),
             addresses: Vec::new(),
             annotations: walk::Annotations::default(),
         }
+    }
+
+    /// Takes note of the names that the unit has whose key was made last: a key that is right.
+    pub fn meet_names(&mut self) {
+        let Workspace { all_offsets, met, .. } = &mut self.workspace;
+        all_offsets.drain(..).for_each(|offset| met.meet(offset));
+    }
+
+    /// The names of `.debug_str` that were met so far.
+    #[must_use]
+    pub fn into_met_names(self) -> MetNames {
+        self.workspace.met
     }
 
     /// The key of the unit at this place in the file, whose bytes, header included, are `bytes`.

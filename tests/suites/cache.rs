@@ -6,6 +6,7 @@ mod keys;
 mod moving;
 mod size;
 mod transfer;
+mod units;
 
 use std::ffi::OsString;
 use std::fs;

@@ -260,6 +260,7 @@ impl<'a> Decoder<'a> {
             variables: self.variables(unit, &classes),
             has_complete_types: true,
             draws_on_others: false,
+            has_notes: false,
         };
         self.fragments.push(fragment);
         classes
