@@ -1,5 +1,8 @@
 //! Puts a program through both deduplicators and all checks.
 
+use std::sync::Arc;
+
+use btfcache::base::{Prepared, prepare};
 use btfcache::btf::kind::{Info, Kind};
 use btfcache::btf::read::Btf;
 use btfcache::pool::Namespace;
@@ -12,6 +15,8 @@ use crate::partition::Partition;
 use crate::program::Program;
 use crate::random::Random;
 use crate::rules::{Case, describe, is_of_variable};
+use crate::split::{flattened, upon};
+use crate::surplus::{self, Surplus};
 use crate::types::Traits;
 
 /// Checks what becomes of a program.
@@ -24,9 +29,17 @@ use crate::types::Traits;
 pub fn examine(traits: Traits, program: &Program, random: &mut Random) -> Result<Verdict, String> {
     let input = Input::new(program);
     let whole = Btf::parse(&input.bytes, None).expect("the input is sound");
-    let output = encode(program, random)?;
+    let output = encode(program, None, random)?;
     let own = read(&output)?;
-    Case { input: &whole, first_ids: &input.first_ids, output: &own, ours: &output }.check()?;
+    let case = Case {
+        input: &whole,
+        first_ids: &input.first_ids,
+        output: &own,
+        ours: &output,
+        first_own_id: 1,
+    };
+    case.check()?;
+    case.check_choices()?;
     if !(traits.is_ambiguous && traits.has_forwards) {
         check_order(program, random)?;
     }
@@ -35,11 +48,44 @@ pub fn examine(traits: Traits, program: &Program, random: &mut Random) -> Result
     Ok(compare(traits, &whole, &own, &theirs))
 }
 
+/// Cuts a program in two, of which the first part becomes a base, and checks what becomes of the other
+/// part upon that.
+///
+/// # Errors
+/// Says which rule our result breaks.
+///
+/// # Panics
+/// If libbpf refuses the program.
+pub fn examine_split(program: &Program, random: &mut Random) -> Result<Surplus, String> {
+    let (kernel, module) = program.cut(random);
+    let base = ours::encode(&kernel, None, 1, random).bytes;
+    let base_btf = Btf::parse(&base, None).expect("the base is sound");
+    let prepared = prepare(base_btf).map_err(|error| error.to_string())?;
+    let base_btf = Btf::parse(&base, None).expect("the base is sound");
+    let input = Input::new(&module);
+    let split = upon(&input.bytes, &base_btf);
+    let mut output = encode(&module, Some(&Arc::new(prepared)), random)?;
+
+    let first_own_id = base_btf.end_id();
+    let kept = output.map.split_off(1);
+    output.map = (0..first_own_id).chain(kept).collect();
+    let [whole, ours, theirs] = [&split, &output.bytes, &libbpf::dedup_upon(&base, &split)]
+        .map(|part| flattened(&base, part));
+    let [whole, ours, theirs] = [&whole, &ours, &theirs]
+        .map(|image| Btf::parse(image, None).expect("it is the base and what goes on from there"));
+    Case { input: &whole, first_ids: &[], output: &ours, ours: &output, first_own_id }.check()?;
+    surplus::compare(first_own_id, [&ours, &theirs])
+}
+
 /// Encodes with one worker; more of them must give the same bytes (rule D6).
-fn encode(program: &Program, random: &mut Random) -> Result<Output, String> {
-    let output = ours::encode(program, 1, random);
+fn encode(
+    program: &Program,
+    base: Option<&Arc<Prepared>>,
+    random: &mut Random,
+) -> Result<Output, String> {
+    let output = ours::encode(program, base, 1, random);
     for workers in 2..=3 {
-        if ours::encode(program, workers, random).bytes != output.bytes {
+        if ours::encode(program, base, workers, random).bytes != output.bytes {
             return Err(format!("D6: {workers} workers give another result"));
         }
     }
@@ -61,9 +107,9 @@ fn check_order(program: &Program, random: &mut Random) -> Result<(), String> {
             *record = vec![record[0], Info::new(Kind::Enum, 0, false).0, 4];
         }
     }
-    let one = ours::encode(&program, 1, random);
+    let one = ours::encode(&program, None, 1, random);
     random.shuffle(&mut program.units);
-    let other = ours::encode(&program, 1, random);
+    let other = ours::encode(&program, None, 1, random);
     let (one, other) = (read(&one)?, read(&other)?);
     for members in Partition::new(&[&one, &other]).members().into_iter().skip(1) {
         let (image, id) = members[0];
@@ -84,7 +130,7 @@ fn check_order(program: &Program, random: &mut Random) -> Result<(), String> {
 #[must_use]
 pub fn dump(program: &Program, random: &mut Random) -> String {
     let input = Input::new(program).bytes;
-    let ours = ours::encode(program, 1, random).bytes;
+    let ours = ours::encode(program, None, 1, random).bytes;
     let theirs = libbpf::dedup(&input);
     let mut text = String::new();
     for (title, bytes) in [("input", input), ("ours", ours), ("libbpf", theirs)] {

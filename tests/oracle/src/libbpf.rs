@@ -3,11 +3,15 @@
 
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
+use std::sync::LazyLock;
 
+use btfcache::btf::kind::{Info, Kind};
 use libbpf_sys::{
     btf, btf__dedup, btf__distill_base, btf__free, btf__new_split, btf__raw_data, btf__relocate,
     libbpf_set_print,
 };
+
+use crate::split::image_of;
 
 /// A `struct btf` of libbpf, freed when dropped. It points to its base, which lives longer.
 struct Handle<'base>(NonNull<btf>, PhantomData<&'base btf>);
@@ -60,6 +64,34 @@ pub fn dedup(bytes: &[u8]) -> Vec<u8> {
     let error = unsafe { btf__dedup(handle.0.as_ptr(), null_mut()) };
     assert_eq!(error, 0, "btf__dedup failed");
     handle.bytes()
+}
+
+/// Deduplicates split BTF upon its base; gives the image of the split part.
+///
+/// # Panics
+/// If libbpf refuses an image.
+#[must_use]
+pub fn dedup_upon(base: &[u8], split: &[u8]) -> Vec<u8> {
+    let base = Handle::parse(base, None).expect("libbpf reads the base");
+    let split = Handle::parse(split, Some(&base)).expect("libbpf reads the image");
+    // SAFETY: the pointer is that of a live object with a live base; no options are given.
+    let error = unsafe { btf__dedup(split.0.as_ptr(), null_mut()) };
+    assert_eq!(error, 0, "btf__dedup failed");
+    split.bytes()
+}
+
+/// Whether split deduplication repeats typedefs of the base: a defect of versions before 7.2 of the
+/// kernel (rule B6).
+#[must_use]
+pub fn repeats_typedefs() -> bool {
+    static REPEATS: LazyLock<bool> = LazyLock::new(|| {
+        let int = [1, Info::new(Kind::Int, 0, false).0, 4, 1 << 24 | 32];
+        let typedef = |target| [5, Info::new(Kind::Typedef, 0, false).0, target];
+        let base = image_of(&[&int[..], &typedef(1)].concat(), b"\0int\0number\0", false);
+        let split = image_of(&typedef(1), &[], false);
+        dedup_upon(&base, &split).len() > image_of(&[], &[], false).len()
+    });
+    *REPEATS
 }
 
 /// Why libbpf did not do something: it did not read an image, or it gave an error number.

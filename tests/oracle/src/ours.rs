@@ -1,5 +1,8 @@
 //! Deduplication by btfcache: what decoding would give, through merge, number and emit.
 
+use std::sync::Arc;
+
+use btfcache::base::{Matching, Prepared};
 use btfcache::btf::kind::{Info, Kind, kind_of, map_names, map_refs};
 use btfcache::emit::{self, Contents, Format};
 use btfcache::fragment::{Fragment, FunctionUse, IndexType, Notes, VariableUse};
@@ -15,21 +18,28 @@ use crate::types::BASES;
 /// What became of a program.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The BTF image.
+    /// The BTF image; split BTF if there is a base.
     pub bytes: Vec<u8>,
-    /// For each id of the undeduplicated input, void included, the id that the type has now.
+    /// For each id of the undeduplicated input, void included, the id that the type has now. Types of
+    /// a base are no part of the input.
     pub map: Vec<u32>,
     /// For each of those ids the class in the pool of all units, where it is that of a unit's type.
     pub classes: Vec<Option<ClassId>>,
 }
 
-/// Encodes a program whose units are decoded by so many workers, spread at random.
+/// Encodes a program, upon a base if there is one. Its units are decoded by so many workers, spread at
+/// random.
 ///
 /// # Panics
 /// If the result cannot be emitted.
 #[must_use]
-pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output {
-    let names = Names::new(Vec::new(), false, None);
+pub fn encode(
+    program: &Program,
+    base: Option<&Arc<Prepared>>,
+    workers: usize,
+    random: &mut Random,
+) -> Output {
+    let names = Names::new(Vec::new(), false, None).with_base(base);
     let ids = intern_names(program, &names, random);
     let mut decoders: Vec<Decoder<'_>> =
         (0..workers).map(|_| Decoder::new(program, &ids)).collect();
@@ -41,7 +51,6 @@ pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output 
     let pools: Vec<Pool> = decoders.iter().map(Decoder::copied_pool).collect();
     let outputs = decoders.into_iter().map(Decoder::output).collect();
     let mut union = merge::union(outputs);
-    let deviations = Deviations::find(&union.pool, &union.fragments, None);
     let variables: Vec<Vec<u32>> = union
         .fragments
         .iter()
@@ -49,7 +58,9 @@ pub fn encode(program: &Program, workers: usize, random: &mut Random) -> Output 
         .collect();
     let int = ids[program.name(BASES[0].0) as usize];
     let index_type = IndexClass::find(&mut union, int);
-    let mut numbered = merge::number(&union, deviations, &variables, &index_type, None);
+    let base = base.map(|base| Matching::new(base, &names, &union.pool, index_type.class));
+    let deviations = Deviations::find(&union.pool, &union.fragments, base.as_ref());
+    let mut numbered = merge::number(&union, deviations, &variables, &index_type, base);
     let (functions, function_ids) = append_functions(program, &union, &mut numbered);
     let contents = Contents {
         union: &union,
@@ -98,8 +109,10 @@ fn append_functions<'a>(
         assert_eq!(kind_of(union.pool.record(prototype)), Kind::FuncProto);
         let name = program.names[program.units[unit].functions[place].name as usize].as_bytes();
         let unit = unit as u32;
-        numbered.id_or_new(unit, prototype);
-        ids.push(numbered.assign(Item::Function(chosen.len() as u32)));
+        let id = numbered.id_or_new(unit, prototype);
+        let known = numbered.base().and_then(|base| base.function(name, id));
+        let item = Item::Function(chosen.len() as u32);
+        ids.push(known.unwrap_or_else(|| numbered.assign(item)));
         chosen.push(Chosen { name, unit, class, prototype, kfunc_flags: None });
     }
     (chosen, ids)

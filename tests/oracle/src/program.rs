@@ -71,6 +71,18 @@ impl Program {
         Self { names: names.list, units }
     }
 
+    /// Its first units, and the others, as two programs with the same names.
+    ///
+    /// # Panics
+    /// If it has fewer than two units.
+    #[must_use]
+    pub fn cut(&self, random: &mut Random) -> (Self, Self) {
+        let place = random.between(1, self.units.len() - 1);
+        let part = |units: &[Unit]| Self { names: self.names.clone(), units: units.to_vec() };
+        let (first, second) = self.units.split_at(place);
+        (part(first), part(second))
+    }
+
     /// The functions that get into the result: of each name the first, as (unit, place).
     #[must_use]
     pub fn chosen_functions(&self) -> Vec<(usize, usize)> {

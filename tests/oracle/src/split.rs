@@ -34,6 +34,36 @@ pub fn cut(image: &[u8], is_big_endian: bool, random: &mut Random) -> (Vec<u8>, 
     (image_of(&base, btf.strings(), is_big_endian), image_of(&split, own, is_big_endian))
 }
 
+/// Makes an image one that goes on where a base ends, and refers to nothing in that.
+///
+/// # Panics
+/// If the image cannot be read.
+#[must_use]
+pub fn upon(image: &[u8], base: &Btf<'_>) -> Vec<u8> {
+    let btf = Btf::parse(image, None).expect("the image is right");
+    let mut words = Vec::new();
+    for (_, record) in btf.records() {
+        let mut record = record.to_vec();
+        map_refs(&mut record, |target| if target == 0 { 0 } else { target + base.type_count() });
+        map_names(&mut record, |name| if name == 0 { 0 } else { name + base.end_string() });
+        words.extend(record);
+    }
+    image_of(&words, btf.strings(), btf.is_big_endian())
+}
+
+/// A base and split BTF upon it as one image, with ids and names as they are.
+///
+/// # Panics
+/// If they cannot be read.
+#[must_use]
+pub fn flattened(base: &[u8], split: &[u8]) -> Vec<u8> {
+    let base = Btf::parse(base, None).expect("the base is right");
+    let split = Btf::parse(split, Some(&base)).expect("it fits the base");
+    let records = base.records().chain(split.records());
+    let words: Vec<u32> = records.flat_map(|(_, record)| record.iter().copied()).collect();
+    image_of(&words, &[base.strings(), split.strings()].concat(), base.is_big_endian())
+}
+
 /// Bends references beyond the last type back. A function without its prototype is none.
 fn stay_within(record: &mut [u32], last: u32) {
     if kind_of(record) == Kind::Func && record[2] > last {

@@ -56,7 +56,7 @@ fn types_of(program: &Program) -> u32 {
     let mut random = Random::new(0);
     let verdict = examine(TRAITS, program, &mut random).unwrap();
     assert_eq!(verdict.disagreements, [""; 0]);
-    let output = ours::encode(program, 1, &mut random);
+    let output = ours::encode(program, None, 1, &mut random);
     Btf::parse(&output.bytes, None).unwrap().type_count()
 }
 

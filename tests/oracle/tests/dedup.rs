@@ -7,9 +7,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use btfcache_oracle::compare::{EXCUSES, Verdict};
-use btfcache_oracle::examine::{dump, examine};
+use btfcache_oracle::examine::{dump, examine, examine_split};
+use btfcache_oracle::libbpf;
 use btfcache_oracle::program::Program;
 use btfcache_oracle::random::Random;
+use btfcache_oracle::surplus::Surplus;
 use btfcache_oracle::types::Traits;
 
 /// What programs with these traits gave.
@@ -144,4 +146,41 @@ fn structs_and_unions_of_one_name() {
 #[test]
 fn enums_without_name_and_value() {
     Total::run(Traits { has_empty_enums: true, ..DECLARING }, 300).expect_some(10);
+}
+
+/// Cuts so many programs with these traits into a kernel and a module upon that.
+fn split(traits: Traits, programs: u64) -> Surplus {
+    let mut total = Surplus::default();
+    let mut failures = Vec::new();
+    for seed in 0..programs * factor() {
+        let mut random = Random::new(seed);
+        let program = Program::new(traits, &mut random);
+        match examine_split(&program, &mut random) {
+            Ok(surplus) => total += surplus,
+            Err(failure) => failures.push(format!("seed {seed}: {failure}")),
+        }
+    }
+    let count = failures.len();
+    failures.truncate(10);
+    let text = failures.join("\n  ");
+    let _ = writeln!(std::io::stderr(), "split, {traits:?}: {total:?}\n  {text}");
+    assert_eq!(count, 0, "failures, see above");
+    assert!(total.own as u64 > programs && total.shared as u64 > programs, "{total:?}");
+    assert_eq!(total.above_typedef > 0, libbpf::repeats_typedefs());
+    total
+}
+
+#[test]
+fn split_of_complete_units() {
+    assert_eq!(split(COMPLETE, 500).after_contact, 0);
+}
+
+#[test]
+fn split_with_declarations() {
+    assert!(split(DECLARING, 1000).after_contact > 0);
+}
+
+#[test]
+fn split_with_several_definitions() {
+    assert_eq!(split(Traits { is_ambiguous: true, ..COMPLETE }, 500).after_contact, 0);
 }
