@@ -222,3 +222,77 @@ fn type_units() {
         }
     }
 }
+
+/// A library of twenty files, which the oracle is built of anyway, linked with and without link-time
+/// optimisation: the types are the same, and all of it is as pahole says.
+#[test]
+fn a_library_with_link_time_optimisation() {
+    let test = "together::a_library_with_link_time_optimisation";
+    let Some(sources) = libbpf() else { return skip(test, "no sources of libbpf") };
+    let folder = TempDir::new().unwrap();
+    for (compiler, flags) in
+        [("gcc", ["-flto", "-fuse-ld=bfd"]), ("clang", ["-flto=thin", "-fuse-ld=lld"])]
+    {
+        let build = |name: &str, flags: &[&str]| {
+            library(test, folder.path(), &sources, compiler, name, flags)
+        };
+        let Some(plain) = build("plain", &[]) else { continue };
+        let Some(optimised) = build("optimised", &flags) else { continue };
+        for input in [&plain, &optimised] {
+            encode(input, &["--features=default"]);
+            if let Some(theirs) = reference(test, input, "default") {
+                let same = mean_the_same(test, &theirs, &input.with_extension("btf"));
+                assert_ne!(same, Some(false), "{compiler} {}", input.display());
+            }
+            // Which functions are left differs: without symbols there are only types.
+            let arguments = ["--strip-all", "--keep-section=.debug*", input.to_str().unwrap()];
+            assert!(run(test, folder.path(), "objcopy", &arguments).unwrap().status.success());
+            encode(input, &[]);
+        }
+        let (one, two) = (plain.with_extension("btf"), optimised.with_extension("btf"));
+        assert_ne!(mean_the_same(test, &one, &two), Some(false), "{compiler}");
+    }
+}
+
+/// Builds libbpf as a shared library; `None` with a message without its headers or a linker.
+fn library(
+    test: &str,
+    folder: &Path,
+    sources: &Path,
+    compiler: &str,
+    name: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
+    let names = fs::read_dir(sources.join("src")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        names.filter(|path| path.extension().is_some_and(|ending| ending == "c")).collect();
+    files.sort();
+    let mut arguments = vec!["-g", "-O1", "-w", "-fPIC", "-shared", "-D_LARGEFILE64_SOURCE"];
+    arguments.extend(["-D_FILE_OFFSET_BITS=64", "-o", name]);
+    arguments.extend(flags);
+    let includes = ["src", "include", "include/uapi"].map(|below| sources.join(below));
+    let includes = includes.map(|include| format!("-I{}", include.display()));
+    arguments.extend(includes.iter().map(String::as_str));
+    arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
+    arguments.extend(["-lelf", "-lz"]);
+    let ran = run(test, folder, compiler, &arguments)?;
+    if !ran.status.success() {
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(said.contains("libelf.h") || said.contains("lld"), "{compiler} {flags:?}: {said}");
+        skip(test, "no libelf or lld");
+        return None;
+    }
+    Some(folder.join(name))
+}
+
+/// Where cargo has the sources of libbpf.
+fn libbpf() -> Option<PathBuf> {
+    let mut command = Command::new(std::env::var_os("CARGO")?);
+    command.args(["metadata", "--format-version=1", "--offline", "--locked"]);
+    let ran = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+    let text = String::from_utf8(ran.stdout).ok()?;
+    let mut paths =
+        text.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let manifest = paths.find(|path| path.contains("/libbpf-sys-"))?;
+    Some(Path::new(manifest).parent()?.join("libbpf")).filter(|path| path.join("src").is_dir())
+}
