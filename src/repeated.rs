@@ -33,6 +33,17 @@ struct Entry {
     next: [u32; 2],
 }
 
+impl Entry {
+    /// Where the string ends, if it is what begins at `start`.
+    fn end_if_at(&self, section: &[u8], start: usize) -> Option<usize> {
+        let size = self.size as usize + 1;
+        let here = section.get(start..)?.get(..size)?;
+        let first = section.get(self.start as usize..)?.get(..size)?;
+        // Another string seldom ends at the same place.
+        (here[size - 1] == 0 && first == here).then_some(start + size - 1)
+    }
+}
+
 /// No string has this number.
 const NONE: u32 = u32::MAX;
 
@@ -53,15 +64,15 @@ impl Repeated {
     /// end of the section. All calls are to give the same section.
     pub fn meet(&mut self, section: &[u8], start: usize) -> (u32, usize) {
         let expected = self.last.map_or([NONE; 2], |last| self.strings[last as usize].next);
-        for number in expected {
-            if let Some(entry) = self.strings.get(number as usize) {
-                let size = entry.size as usize + 1;
-                let first = section.get(entry.start as usize..).and_then(|rest| rest.get(..size));
-                let here = section.get(start..).and_then(|rest| rest.get(..size));
-                if first.is_some() && first == here {
-                    self.last = Some(number);
-                    return (number, start + size - 1);
+        for (place, number) in expected.into_iter().enumerate() {
+            if let Some(entry) = self.strings.get(number as usize)
+                && let Some(end) = entry.end_if_at(section, start)
+            {
+                if let (Some(last), 1) = (self.last, place) {
+                    self.strings[last as usize].next.swap(0, 1);
                 }
+                self.last = Some(number);
+                return (number, end);
             }
         }
         let rest = &section[start..];
