@@ -405,15 +405,20 @@ impl Locations {
             return Ok(false);
         };
         let mut index = 0;
+        // Where the next entry begins. A list that the window cuts off between two entries looks as if
+        // it ended there.
+        let mut position = 0;
         loop {
             match entries.next() {
-                Ok(None) => return Ok(true),
+                Ok(None) => return Ok(position < bytes.len()),
                 Err(_) => return Ok(false),
                 Ok(Some(entry)) => {
                     let Some(Expression(expression)) = expression_of(&entry) else {
+                        position += base_entry_size(&entry, &bytes[position..], encoding);
                         self.pay(ENTRY_SIZE, sections)?;
                         continue;
                     };
+                    position = expression.offset_from(slice) + expression.len();
                     let expression = expression.slice();
                     self.pay(ENTRY_SIZE + expression.len() as u64, sections)?;
                     if self.parse(expression, encoding, sections).is_none() {
@@ -472,6 +477,24 @@ fn expression_of<'a>(
         | RawLocListEntry::StartEnd { data, .. }
         | RawLocListEntry::StartLength { data, .. } => Some(data),
         RawLocListEntry::BaseAddress { .. } | RawLocListEntry::BaseAddressx { .. } => None,
+    }
+}
+
+/// Bytes of an entry that only gives what the addresses after it count from; `bytes` begin with it.
+fn base_entry_size(
+    entry: &RawLocListEntry<EndianSlice<'_, RunTimeEndian>>,
+    bytes: &[u8],
+    encoding: Encoding,
+) -> usize {
+    let address = usize::from(encoding.address_size);
+    match entry {
+        // Until DWARF 4 a pair of addresses, the first of which is all ones.
+        RawLocListEntry::BaseAddress { .. } if encoding.version < 5 => 2 * address,
+        RawLocListEntry::BaseAddressx { .. } => {
+            let index = bytes.iter().skip(1).take_while(|byte| **byte >= 0x80).count();
+            1 + index + 1
+        }
+        _ => 1 + address,
     }
 }
 
