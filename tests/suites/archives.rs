@@ -206,7 +206,7 @@ fn what_is_no_archive_of_objects_is_refused() {
 
 fn btfcache(folder: &Path, line: &str) -> Output {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_btfcache"));
-    command.args(line.split_whitespace()).current_dir(folder);
+    command.args(line.split_whitespace()).current_dir(folder).env_remove("BTFCACHE_DISABLE");
     command.env("BTFCACHE_STATS_LOG", folder.join("log"));
     command.env("BTFCACHE_DIR", folder.join("cache")).output().unwrap()
 }
